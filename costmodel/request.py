@@ -1,0 +1,120 @@
+"""How one request becomes engine passes: chunking, prefix-cache flooring, state alignment, first token from prefill.
+
+`plan_request` is the only place that knows these rules; `walk`, `expect` and the simulator all call it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheRule:
+    """The prefix-cache and chunking rules of one deployment on one engine generation.
+
+    Parameters
+    ----------
+    block_tokens : int
+        Granularity of a prefix-cache hit.
+    chunk_tokens : int
+        Token budget of one engine step (C).
+    state_aligned : bool
+        Models with a recurrent state: a hit needs a saved state, which exists only where a prefill pass ended on a
+        multiple of `block_tokens`; a prefill stops at its last such boundary.
+    """
+
+    block_tokens: int
+    chunk_tokens: int
+    state_aligned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One request's prefill share of one engine step.
+
+    `new_tokens` are computed on top of `context_tokens` already in the cache; `emits` is True when the pass ends the
+    prompt and so yields the first output token.
+    """
+
+    new_tokens: int
+    context_tokens: int
+    emits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPlan:
+    """The passes of one request.
+
+    `cached_tokens` come from the prefix cache; `decode_passes` follow the prefill, the first of them on a context of
+    `prompt` tokens; `saved_tokens` are the prefix lengths that later requests may reuse.
+    """
+
+    cached_tokens: int
+    passes: tuple[Pass, ...]
+    decode_passes: int
+    saved_tokens: tuple[int, ...]
+
+
+def cached_tokens(rule: CacheRule, prompt_tokens: int, reusable_tokens: int) -> int:
+    """Prefix-cache hit: `floor(min(reusable, prompt - 1) / block) * block`; at least one token is recomputed."""
+    usable = min(reusable_tokens, prompt_tokens - 1)
+    return max(0, usable // rule.block_tokens * rule.block_tokens)
+
+
+def next_chunk(rule: CacheRule, prompt_tokens: int, computed_tokens: int, budget_tokens: int) -> int:
+    """New tokens of the next prefill pass, at most `budget_tokens`; 0 when an aligned pass does not fit the budget.
+
+    Aligned prefills end their passes on block multiples, the last of them at `prompt // block * block`, and finish
+    with the remainder in a pass of its own.
+    """
+    new = min(prompt_tokens - computed_tokens, budget_tokens)
+    if not rule.state_aligned:
+        return new
+    block = rule.block_tokens
+    boundary = prompt_tokens // block * block
+    if computed_tokens >= boundary:
+        return new
+    end = computed_tokens + new
+    return (boundary if end >= boundary else end // block * block) - computed_tokens
+
+
+def plan_request(rule: CacheRule, prompt_tokens: int, reusable_tokens: int, output_tokens: int) -> RequestPlan:
+    """Passes of a request that has the engine to itself.
+
+    prefill passes of at most `chunk_tokens`, then `output - 1` decode passes: the first token comes from the last
+    prefill pass, and the last output token is not in the cache afterwards.
+
+    Parameters
+    ----------
+    prompt_tokens, output_tokens : int
+        At least 1 each.
+    reusable_tokens : int
+        Longest prefix whose cache entries (and, when aligned, saved state) exist.
+
+    Limits
+    ------
+    No encoder, no multi-step scheduling; the state saved while decoding is not reusable.
+    """
+    if prompt_tokens < 1 or output_tokens < 1:
+        raise ValueError(f"a request needs prompt and output tokens >= 1, got {prompt_tokens} and {output_tokens}")
+    hit = cached_tokens(rule, prompt_tokens, reusable_tokens)
+    passes = []
+    done = hit
+    while done < prompt_tokens:
+        new = next_chunk(rule, prompt_tokens, done, rule.chunk_tokens)
+        if new <= 0:
+            raise ValueError(f"token budget {rule.chunk_tokens} is below the cache block of {rule.block_tokens} tokens")
+        passes.append(Pass(new, done, done + new == prompt_tokens))
+        done += new
+    saved = saved_by(rule, hit, tuple(passes), prompt_tokens, output_tokens)
+    return RequestPlan(hit, tuple(passes), output_tokens - 1, saved)
+
+
+def saved_by(
+    rule: CacheRule, hit: int, passes: tuple[Pass, ...], prompt_tokens: int, output_tokens: int
+) -> tuple[int, ...]:
+    """Prefix lengths reusable after a request: everything computed, or for aligned state the block-multiple pass ends."""
+    if not rule.state_aligned:
+        return (prompt_tokens + output_tokens - 1,)
+    ends = [p.context_tokens + p.new_tokens for p in passes]
+    return tuple(sorted({hit, *(e for e in ends if e % rule.block_tokens == 0)} - {0}))

@@ -1,0 +1,88 @@
+"""How much of a datasheet a kernel library reaches: fitted or assumed factors, kept apart from datasheet facts.
+
+The factors are those of one engine step (see `costmodel.step`):
+
+========================= ===== ==================================================================================
+name                      unit  meaning
+========================= ===== ==================================================================================
+gemm_compute              1     share of peak FLOP/s a large 16-bit matrix product reaches (e_c)
+gemm_compute_8bit         1     the same for fp8 and int8 products
+gemm_memory               1     share of peak bandwidth a memory-bound product reaches (e_m)
+roof_exponent             1     p of the smooth roof (tc^p + tm^p)^(1/p)
+gemm_s                    s     fixed time of one 16-bit product (launch, ramp-up) (c)
+gemm_8bit_s               s     the same for fp8 and int8 products
+attention_prefill_compute 1     share of 16-bit peak in prefill attention (e_ap)
+attention_prefill_s       s     fixed time of one prefill attention call (c_ap)
+attention_decode_memory   1     share of peak bandwidth in decode attention (e_ad)
+attention_decode_s        s     fixed time of one decode attention call (c_ad)
+elementwise_memory        1     share of peak bandwidth of norms, rotary, activation (e_el)
+elementwise_s             s     fixed time of one element-wise kernel (c_el)
+allreduce_s               s     latency of one all-reduce over two devices, L(2); L(n) = L(2) * (n / 2) ** 0.44
+link_bandwidth            1     share of the link's bandwidth a collective reaches (e_link)
+expert_compute            1     e_c of grouped expert products
+expert_memory             1     e_m of grouped expert products
+expert_s                  s     fixed time of one layer's grouped expert products
+expert_correlation        1     kappa: distinct experts N(t) = k + (E-k)(1 - (1-k/E)^(kappa (t-1)))
+linear_attention_compute  1     share of 16-bit peak in a gated-delta prefill scan
+linear_attention_s        s     fixed time of one gated-delta call
+flop_j                    J     energy of one 16-bit FLOP above idle (8-bit: half, 4-bit: a quarter)
+byte_j                    J     energy of one byte moved from device memory, above idle
+idle_w_share              1     idle power as a share of the board power limit
+========================= ===== ==================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hwprofiles.hardware import Tier
+
+FACTOR_NAMES: tuple[str, ...] = (
+    "gemm_compute",
+    "gemm_compute_8bit",
+    "gemm_memory",
+    "roof_exponent",
+    "gemm_s",
+    "gemm_8bit_s",
+    "attention_prefill_compute",
+    "attention_prefill_s",
+    "attention_decode_memory",
+    "attention_decode_s",
+    "elementwise_memory",
+    "elementwise_s",
+    "allreduce_s",
+    "link_bandwidth",
+    "expert_compute",
+    "expert_memory",
+    "expert_s",
+    "expert_correlation",
+    "linear_attention_compute",
+    "linear_attention_s",
+    "flop_j",
+    "byte_j",
+    "idle_w_share",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factor:
+    """One efficiency factor: its value, its 90 % band [`low`, `high`], tier and source."""
+
+    value: float
+    low: float
+    high: float
+    tier: Tier
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Efficiency:
+    """The factors of one device class (or of one device, where a calibration names it)."""
+
+    name: str
+    factors: Mapping[str, Factor]
+
+    def values(self) -> dict[str, float]:
+        """The central value of every factor, by name."""
+        return {name: f.value for name, f in self.factors.items()}
