@@ -12,7 +12,13 @@ QUANTITIES: tuple[str, ...] = (
     "energy_j",
     "busy_s",
 )
-"""Columns of a resource ledger, summed over all devices of a deployment; `busy_s` is engine time, not device time."""
+"""Columns of an engine's resource ledger, summed over all devices of a deployment.
+
+`energy_j` is above idle; `busy_s` is engine time, not device time.
+"""
+
+COLUMNS: tuple[str, ...] = (*QUANTITIES, "api_usd", "wall_s")
+"""Columns of a trajectory's ledger: the engine's, what a priced API bills, and time on the critical path."""
 
 TRAFFIC: tuple[str, ...] = ("weight_bytes", "kv_bytes", "state_bytes")
 """The headline memory traffic: weights, KV cache and recurrent state, replication included."""

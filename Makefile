@@ -1,0 +1,73 @@
+# Everything a fresh machine needs is git, make and Python 3.11 or newer; the rest goes into .venv here.
+#   make plan    the main job on the bundled real trace: report in reports/, verdict on the screen
+#   make test    the test suite
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+REPORT := reports/retail-h200.html
+CONTRAST := retail-h200 llama-a100 edge-cloud autonomous-h200
+
+# PYTHON=/path/to/python chooses the interpreter; otherwise the first of these that is new enough and can make a venv.
+CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3 python)
+
+.DEFAULT_GOAL := help
+.PHONY: help plan test lint types format clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+plan: $(VENV)/.base  ## set up, plan the bundled case, write its report, then contrast the bundled cases
+	@mkdir -p $(dir $(REPORT))
+	$(BIN)/specroof plan retail-h200 -o $(REPORT)
+	$(BIN)/specroof plan $(CONTRAST)
+
+test: $(VENV)/.test  ## set up and run the test suite
+	$(BIN)/python -m pytest -n auto
+
+lint: $(VENV)/.dev  ## style, layout and import direction
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.dev  ## mypy --strict
+	$(BIN)/mypy --strict
+
+format: $(VENV)/.dev  ## rewrite the layout and what can be fixed safely
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove the environment, caches and reports
+	rm -rf $(VENV) build dist reports *.egg-info .coverage* htmlcov .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .import_linter_cache
+
+$(VENV)/.base: pyproject.toml | $(BIN)/python
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[test]'
+	@touch $@ $(VENV)/.base
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.test $(VENV)/.base
+
+$(BIN)/python:
+	@old=""; bare=""; good=""; \
+	for python in $(CANDIDATES); do \
+	  command -v "$$python" >/dev/null 2>&1 || continue; \
+	  if ! "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then old="$$python"; continue; fi; \
+	  if ! "$$python" -c 'import venv, ensurepip' 2>/dev/null; then bare="$$python"; continue; fi; \
+	  good="$$python"; break; \
+	done; \
+	if [ -n "$$good" ]; then \
+	  echo "creating $(VENV) with $$("$$good" --version) and installing specroof into it (a minute or two)"; \
+	  rm -rf $(VENV) && "$$good" -m venv $(VENV); \
+	elif [ -n "$$bare" ]; then \
+	  echo "specroof: $$bare cannot create virtual environments (no venv or ensurepip); on Debian or Ubuntu: apt install python3-venv" >&2; exit 1; \
+	elif [ -n "$$old" ]; then \
+	  echo "specroof: $$old is older than Python 3.11; install a newer one, or name it: make PYTHON=/path/to/python" >&2; exit 1; \
+	else \
+	  echo "specroof: no Python 3.11 or newer found; install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; \
+	fi

@@ -1,0 +1,280 @@
+"""The operations of one engine step, one device: FLOPs, bytes by kind, and seconds under a smooth roof.
+
+Every size may be a number or a numpy array (many steps at once), every factor a number or an array with a leading
+sample axis; shapes broadcast.
+
+    t_o = smooth(tc, tm) + c,   smooth(x, y) = (x^p + y^p)^(1/p),   tc = flops / (peak e_c),   tm = bytes / (bandwidth e_m)
+
+and never below the time in which the operation's energy can be spent under the power limit. A decode attention's
+`tc` and `tm` both grow in proportion to its context, so a decode step is affine in the sum of contexts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from costmodel.arch import Attention, DenseMlp, LatentAttention, LinearAttention, MlpSpec, MoeMlp
+from costmodel.deployment import Deployment, kv_heads_per_rank, state_bytes_per_rank
+from costmodel.dtypes import kv_bytes_each, weight_bytes_each
+
+Num = Any
+"""A float or a numpy array of floats."""
+
+_ALLREDUCE_EXPONENT = 0.44
+"""L(n) = L(2) (n/2)^0.44 reproduces the fitted 6, 8 and 11 microseconds at 2, 4 and 8 devices."""
+_EXPERT_TILE_ROWS = 16
+"""Rows a grouped product pads each expert to (fit notes: 16 per touched expert)."""
+
+
+class Op(NamedTuple):
+    """One operation of one device: work, seconds, and the two roofs `compute_s` and `memory_s` it is bound by."""
+
+    name: str
+    flops: Num
+    weight_bytes: Num = 0.0
+    kv_bytes: Num = 0.0
+    state_bytes: Num = 0.0
+    activation_bytes: Num = 0.0
+    interconnect_bytes: Num = 0.0
+    dynamic_j: Num = 0.0
+    seconds: Num = 0.0
+    compute_s: Num = 0.0
+    memory_s: Num = 0.0
+    link_s: Num = 0.0
+
+
+def smooth(x: Num, y: Num, p: Num) -> Num:
+    """Smooth maximum `(x^p + y^p)^(1/p)`; between max(x, y) and x + y."""
+    hi = np.maximum(x, y)
+    lo = np.minimum(x, y)
+    ratio = lo / np.where(hi > 0, hi, 1.0)
+    return hi * (1.0 + ratio**p) ** (1.0 / p)
+
+
+def touched_experts(n_experts: int, top_k: int, tokens: Num, correlation: Num = 1.0) -> Num:
+    """Distinct experts a pass of `tokens` touches: k + (E - k)(1 - (1 - k/E)^(kappa (t - 1))).
+
+    kappa = 1 is independent uniform routing, E (1 - (1 - k/E)^t); measured routing is correlated, kappa < 1.
+    """
+    miss = 1.0 - top_k / n_experts
+    return top_k + (n_experts - top_k) * (1.0 - miss ** (correlation * (tokens - 1.0))) if miss > 0 else tokens * 0 + top_k
+
+
+class Rank:
+    """What one device of a deployment can do: peaks, bandwidth and factors, ready for the operations below."""
+
+    def __init__(self, dep: Deployment, factors: Mapping[str, Num]) -> None:
+        device = dep.hardware
+        assert device.bandwidth_bytes_per_s is not None
+        self.n = dep.n_devices
+        self.factors = factors
+        peaks = device.peak_flops_per_s
+        half = next(d for d in ("bf16", "fp16", "fp32", "int8") if d in peaks)
+        self.half_flops_per_s = peaks[half].value
+        self.bandwidth = device.bandwidth_bytes_per_s.value
+        self.link = device.link.bandwidth_bytes_per_s.value if device.link else float("inf")
+        self.weight_bytes_each = weight_bytes_each(dep.weight_dtype)
+        self.kv_each = kv_bytes_each(dep.kv_dtype)
+        compute = dep.compute_dtype
+        self.low_precision = compute in ("fp8", "int8", "fp4")
+        self.product_flops_per_s = peaks[compute].value
+        self.product_energy = {"fp8": 0.5, "int8": 0.5, "fp4": 0.25}.get(compute, 1.0)
+        tdp = device.tdp_w.value if device.tdp_w else None
+        self.dynamic_w = tdp * (1.0 - factors["idle_w_share"]) if tdp else float("inf")
+
+    def op(
+        self,
+        name: str,
+        *,
+        tc: Num,
+        tm: Num,
+        fixed_s: Num,
+        energy_scale: float = 1.0,
+        hard: bool = False,
+        flops: Num = 0.0,
+        weight: Num = 0.0,
+        kv: Num = 0.0,
+        state: Num = 0.0,
+        activation: Num = 0.0,
+    ) -> Op:
+        """Price one operation under its roofs and the power limit."""
+        f = self.factors
+        joules = flops * (f["flop_j"] * energy_scale) + (weight + kv + state + activation) * f["byte_j"]
+        work = np.maximum(tc, tm) if hard else smooth(tc, tm, f["roof_exponent"])
+        seconds = np.maximum(work, joules / self.dynamic_w) + fixed_s
+        return Op(name, flops, weight, kv, state, activation, 0.0, joules, seconds, tc, tm)
+
+    def product(self, name: str, m: Num, k: float, n: float, *, half: bool = False, present: Num = 1.0) -> Op:
+        """Matrix product of m rows, k x n weights on this device; `half` keeps it in 16 bit; 0 rows cost nothing."""
+        f = self.factors
+        low = self.low_precision and not half
+        peak = self.half_flops_per_s if half else self.product_flops_per_s
+        e_c = f["gemm_compute_8bit"] if low else f["gemm_compute"]
+        fixed = f["gemm_8bit_s"] if low else f["gemm_s"]
+        flops = 2.0 * m * k * n
+        weight = k * n * (2.0 if half else self.weight_bytes_each) * present
+        activation = (1.0 if low else 2.0) * m * k + 2.0 * m * n
+        return self.op(
+            name,
+            tc=flops / (peak * e_c),
+            tm=(weight + activation) / (self.bandwidth * f["gemm_memory"]),
+            fixed_s=fixed * present,
+            energy_scale=self.product_energy if low else 1.0,
+            flops=flops,
+            weight=weight,
+            activation=activation,
+        )
+
+    def experts(self, mlp: MoeMlp, hidden: int, m: Num) -> Op:
+        """All routed experts of a layer: N(m) of them are read, rows padded to a tile per touched expert."""
+        f = self.factors
+        k, n_experts = mlp.top_k, mlp.n_experts
+        touched = np.minimum(touched_experts(n_experts, k, m, f["expert_correlation"]), m * k)
+        per_expert = 3.0 * hidden * mlp.width / self.n
+        rows = touched * _EXPERT_TILE_ROWS * np.ceil(m * k / touched / _EXPERT_TILE_ROWS - 1e-9)
+        peak = self.product_flops_per_s
+        flops = 2.0 * m * k * per_expert
+        weight = touched * per_expert * self.weight_bytes_each
+        activation = (1.0 if self.low_precision else 2.0) * m * k * (hidden + 3.0 * mlp.width / self.n) + 2.0 * m * k * hidden
+        return self.op(
+            "experts",
+            tc=2.0 * rows * per_expert / (peak * f["expert_compute"]),
+            tm=(weight + activation) / (self.bandwidth * f["expert_memory"]),
+            fixed_s=f["expert_s"],
+            energy_scale=self.product_energy if self.low_precision else 1.0,
+            flops=flops,
+            weight=weight,
+            activation=activation,
+        )
+
+    def elementwise(self, name: str, n_bytes: Num, kernels: float) -> Op:
+        """Norms, rotary embedding, activation: bytes over bandwidth plus launches."""
+        f = self.factors
+        tm = n_bytes / (self.bandwidth * f["elementwise_memory"])
+        return self.op(name, tc=0.0 * tm, tm=tm, fixed_s=kernels * f["elementwise_s"], hard=True, activation=n_bytes)
+
+    def allreduce(self, m: Num, hidden: int) -> Op:
+        """The two all-reduces of a layer: 2 (L(n) + 2 (n-1)/n * rows * hidden * 2 / (link e_link)); nothing on one device."""
+        f = self.factors
+        payload = 2.0 * (self.n - 1) / self.n * m * hidden * 2.0
+        latency = f["allreduce_s"] * (self.n / 2.0) ** _ALLREDUCE_EXPONENT
+        link_s = 2.0 * (latency + payload / (self.link * f["link_bandwidth"]))
+        return Op("allreduce", 0.0 * m, interconnect_bytes=2.0 * payload, seconds=link_s, link_s=link_s)
+
+
+def dense_ops(rank: Rank, attention: Any, mlp: MlpSpec, hidden: int, m: Num) -> list[Op]:
+    """The operations of one layer whose cost depends on the number of rows alone."""
+    n = rank.n
+    ops = _projections(rank, attention, hidden, m)
+    kernels_bytes = 8.0 * hidden * 2.0
+    if isinstance(mlp, DenseMlp):
+        ways = 2 if mlp.gated else 1
+        ops.append(rank.product("gate_up", m, hidden, ways * mlp.width / n))
+        ops.append(rank.product("down", m, mlp.width / n, hidden))
+        kernels_bytes += 3.0 * mlp.width / n * 2.0
+    else:
+        ops.append(rank.product("router", m, hidden, mlp.n_experts, half=True))
+        ops.append(rank.experts(mlp, hidden, m))
+        if mlp.shared_width:
+            ops.append(rank.product("shared_gate_up", m, hidden, 2 * mlp.shared_width / n))
+            ops.append(rank.product("shared_down", m, mlp.shared_width / n, hidden))
+        kernels_bytes += 3.0 * mlp.top_k * mlp.width / n * 2.0
+    ops.append(rank.elementwise("elementwise", m * kernels_bytes, 3.0))
+    if n > 1:
+        ops.append(rank.allreduce(m, hidden))
+    return ops
+
+
+def _projections(rank: Rank, a: Any, hidden: int, m: Num) -> list[Op]:
+    n = rank.n
+    if isinstance(a, Attention):
+        kv = kv_heads_per_rank(a, n)
+        q = a.n_heads / n * a.d_head
+        width = q * (2 if a.output_gate else 1) + 2 * kv * a.d_head
+        return [rank.product("qkv", m, hidden, width), rank.product("out", m, q, hidden)]
+    if isinstance(a, LinearAttention):
+        keys, values = a.n_key_heads * a.d_key, a.n_value_heads * a.d_value
+        width = (2 * keys + 2 * values + 2 * a.n_value_heads) / n
+        return [rank.product("linear_in", m, hidden, width), rank.product("linear_out", m, values / n, hidden)]
+    heads = a.n_heads / n
+    q_in = a.q_rank or hidden
+    ops = [rank.product("q_a", m, hidden, a.q_rank)] if a.q_rank else []
+    ops += [
+        rank.product("q_b", m, q_in, heads * (a.d_nope + a.d_rope)),
+        rank.product("kv_a", m, hidden, a.kv_rank + a.d_rope),
+        rank.product("kv_b", m, a.kv_rank, heads * (a.d_nope + a.d_value)),
+        rank.product("out", m, heads * a.d_value, hidden),
+    ]
+    if a.index_heads:
+        width = a.index_heads * a.index_d_head
+        ops.append(rank.product("index_q", m, q_in, width))
+        ops.append(rank.product("index_k", m, hidden, a.index_d_head + a.index_heads, half=True))
+    return ops
+
+
+class Span(NamedTuple):
+    """What an attention sees in one step.
+
+    `context_tokens` is summed over new tokens (each sees itself), `touched_tokens` are KV entries read or written,
+    each once. In decode the two are equal, so time stays proportional to context.
+    """
+
+    context_tokens: Num
+    touched_tokens: Num
+    new_tokens: Num
+    n_seqs: Num
+
+
+def attention_ops(rank: Rank, a: Any, span: Span, full: Span, *, decode: bool) -> list[Op]:
+    """Attention of one layer over `span` (clipped to its window) and, for sparse attention, the indexer over `full`.
+
+    prefill flops 4 heads d sum(context); KV is read once per sequence and pass. Decode of latent attention runs in
+    absorbed form, 2 heads (2 kv_rank + d_rope) per context token. Gated delta: 7 V dk dv flops per token, the
+    state read and written once per sequence and pass.
+    """
+    f = rank.factors
+    peak, present = rank.half_flops_per_s, np.minimum(span.n_seqs, 1.0)
+    if isinstance(a, LinearAttention):
+        flops = 7.0 * a.n_value_heads * a.d_key * a.d_value / rank.n * span.new_tokens
+        state = 2.0 * state_bytes_per_rank(a, rank.n) * span.n_seqs
+        return [
+            rank.op(
+                "linear_attention",
+                tc=flops / (peak * f["linear_attention_compute"]),
+                tm=state / (rank.bandwidth * f["attention_decode_memory"]),
+                fixed_s=f["linear_attention_s"] * present,
+                flops=flops,
+                state=state,
+            )
+        ]
+    if isinstance(a, Attention):
+        flops = 4.0 * a.d_head * a.n_heads / rank.n * span.context_tokens
+        token_bytes = 2.0 * kv_heads_per_rank(a, rank.n) * a.d_head * rank.kv_each
+    else:
+        per = (2 * a.kv_rank + a.d_rope) if decode else (a.d_nope + a.d_rope + a.d_value)
+        flops = 2.0 * a.n_heads / rank.n * per * span.context_tokens
+        token_bytes = (a.kv_rank + a.d_rope) * rank.kv_each
+    ops = [_softmax(rank, "attention", flops, token_bytes, span, decode=decode)]
+    if isinstance(a, LatentAttention) and a.index_heads:
+        flops = 2.0 * a.index_heads * a.index_d_head * full.context_tokens
+        ops.append(_softmax(rank, "indexer", flops, float(a.index_d_head), full, decode=decode))
+    return ops
+
+
+def _softmax(rank: Rank, name: str, flops: Num, token_bytes: float, span: Span, *, decode: bool) -> Op:
+    f = rank.factors
+    kv = token_bytes * span.touched_tokens
+    e_c, fixed = (
+        (1.0, f["attention_decode_s"]) if decode else (f["attention_prefill_compute"], f["attention_prefill_s"])
+    )
+    return rank.op(
+        f"{name}_{'decode' if decode else 'prefill'}",
+        tc=flops / (rank.half_flops_per_s * e_c),
+        tm=kv / (rank.bandwidth * f["attention_decode_memory"]),
+        fixed_s=fixed * np.minimum(span.n_seqs, 1.0),
+        flops=flops,
+        kv=kv,
+    )

@@ -1,0 +1,257 @@
+"""Figures that hold strategies against strong only: ratios with intervals, and ratios over the window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from dashboards import template
+from dashboards.frames import axis_title, require
+from dashboards.names import HIGHER_IS_BETTER, OBJECTIVE_LABELS, STRATEGY_LABELS, in_order, label
+from dashboards.units import digits, is_number
+
+SAME = "same as strong only"
+AXIS = "ratio to strong only (log scale)"
+_TICKS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1e3, 1e4, 1e5, 1e6, 1e8, 1e10, 1e12)
+_ROW_PX = 26
+_GAP_PX = 110
+_SMALLEST_SPAN = 1.15
+
+
+def ratios(frame: pd.DataFrame) -> go.Figure:
+    """Each strategy's ratio to strong only with its interval, one band per objective, on a logarithmic axis.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Columns `strategy`, `objective`, `value`, `low`, `high` (ratios, 1 = same as strong only). Rows without a
+        value are listed under the figure as not known; a value of zero is drawn at the left edge.
+
+    Raises
+    ------
+    InputError
+        When a column is missing.
+    """
+    require(frame, ("strategy", "objective", "value", "low", "high"), "ratios")
+    rows = frame[frame["strategy"] != "strong_only"]
+    objectives = in_order(list(rows["objective"]), OBJECTIVE_LABELS)
+    less = [name for name in objectives if name not in HIGHER_IS_BETTER]
+    more = [name for name in objectives if name in HIGHER_IS_BETTER]
+    panels = [panel for panel in (less, more) if panel]
+    strategies = in_order(list(rows["strategy"]), STRATEGY_LABELS)
+    bands_px = _ROW_PX * max(2, len(strategies)) * max(1, len(objectives))
+    figure = make_subplots(
+        rows=max(1, len(panels)),
+        cols=1,
+        row_heights=[float(len(p)) for p in panels] or None,
+        vertical_spacing=_GAP_PX / (bands_px + _GAP_PX) if len(panels) > 1 else 0.0,
+    )
+    named: set[str] = set()
+    for index, panel in enumerate(panels, start=1):
+        part = rows[rows["objective"].isin(panel)]
+        span = ratio_span(part)
+        for place, name in enumerate(strategies):
+            _ratio_trace(figure, part, panel, span, name, _offset(place, len(strategies)), index, named)
+        _ratio_axes(figure, panel, span, index, wins_left=panel is less)
+    figure.update_xaxes(title_text=axis_title(AXIS, _not_known(rows)), row=max(1, len(panels)), col=1)
+    figure.update_layout(template=template.LIGHT, height=bands_px + _GAP_PX * len(panels) + 110)
+    figure.update_layout(margin={"t": 44}, legend={"yref": "container", "y": 0, "yanchor": "bottom"})
+    return figure
+
+
+def windows(frame: pd.DataFrame) -> go.Figure:
+    """Each objective's ratio to strong only as the window grows, on a logarithmic axis.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Column `window` (steps) and one column per objective holding ratios; gaps where a ratio is not known.
+
+    Raises
+    ------
+    InputError
+        When the column `window` is missing.
+    """
+    require(frame, ("window",), "windows")
+    ordered = frame.sort_values("window", kind="stable")
+    objectives = in_order([c for c in ordered.columns if c != "window"], OBJECTIVE_LABELS)
+    figure = go.Figure()
+    drawn: list[float] = []
+    for name in objectives:
+        values = [float(v) if is_number(v) and v > 0 else None for v in ordered[name].tolist()]
+        if not any(v is not None for v in values):
+            continue
+        drawn += [v for v in values if v is not None]
+        colour = template.OBJECTIVE_COLOURS.get(name, template.FALLBACK_COLOUR)
+        words = template.plain(label(name, OBJECTIVE_LABELS))
+        better = " (more is better)" if name in HIGHER_IS_BETTER else ""
+        figure.add_scatter(
+            x=ordered["window"].tolist(),
+            y=values,
+            name=words + better,
+            mode="lines+markers",
+            line={"color": colour, "width": 2, "dash": template.OBJECTIVE_DASHES.get(name, "solid")},
+            marker={"size": 7},
+            hovertemplate=f"{words}: %{{y:.3g}} at window %{{x}}<extra></extra>",
+        )
+    span = widened(drawn)
+    _rule(figure, "y")
+    figure.add_annotation(
+        text=SAME + (", below it wins (success: above)" if "success" in objectives else ", below it wins"),
+        x=1,
+        xref="paper",
+        xanchor="right",
+        y=0,
+        yref="y",
+        yanchor="bottom",
+        showarrow=False,
+        font={"size": 11},
+    )
+    figure.update_yaxes(title_text=AXIS, **_log_axis(span))
+    figure.update_xaxes(title_text="window (steps)", tickmode="array", tickvals=ordered["window"].unique().tolist())
+    figure.update_layout(
+        template=template.LIGHT, height=420, legend={"yref": "container", "y": 0, "yanchor": "bottom"}, showlegend=True
+    )
+    return figure
+
+
+def _ratio_trace(
+    figure: go.Figure,
+    part: pd.DataFrame,
+    panel: list[str],
+    span: tuple[float, float],
+    name: str,
+    offset: float,
+    row: int,
+    named: set[str],
+) -> None:
+    mine = {str(r["objective"]): r for r in part[part["strategy"] == name].to_dict("records")}
+    known = [o for o in panel if o in mine and is_number(mine[o]["value"])]
+    if not known:
+        return
+    values = [float(mine[o]["value"]) for o in known]
+    shown = [min(max(v, span[0]), span[1]) for v in values]
+    ends = [[_end(mine[o][side], v, span) for o, v in zip(known, shown, strict=True)] for side in ("low", "high")]
+    words = template.plain(template.shorten(label(name, STRATEGY_LABELS)))
+    symbol = template.STRATEGY_SYMBOLS.get(name, "circle")
+    figure.add_scatter(
+        x=shown,
+        y=[panel.index(o) + offset for o in known],
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "arrayminus": [v - low for v, low in zip(shown, ends[0], strict=True)],
+            "array": [high - v for v, high in zip(shown, ends[1], strict=True)],
+            "thickness": 2,
+            "width": 4,
+        },
+        mode="markers",
+        marker={"size": 10, "symbol": [symbol if v > 0 else "arrow-bar-left" for v in values]},
+        marker_color=template.STRATEGY_COLOURS.get(name, template.FALLBACK_COLOUR),
+        name=words,
+        legendgroup=name,
+        showlegend=name not in named,
+        customdata=[[template.plain(label(o, OBJECTIVE_LABELS)), _words(mine[o])] for o in known],
+        hovertemplate=f"{words}<br>%{{customdata[0]}}: %{{customdata[1]}}<extra></extra>",
+        row=row,
+        col=1,
+    )
+    named.add(name)
+
+
+def _ratio_axes(figure: go.Figure, panel: list[str], span: tuple[float, float], row: int, *, wins_left: bool) -> None:
+    x, y = f"x{row if row > 1 else ''}", f"y{row if row > 1 else ''}"
+    edges = (math.log10(span[0]), 0.0, math.log10(span[1]))
+    won = edges[:2] if wins_left else edges[1:]
+    figure.add_shape(
+        type="rect", xref=x, yref=f"{y} domain", y0=0, y1=1, fillcolor=template.WIN_TINT, line_width=0, layer="below",
+        x0=10 ** won[0], x1=10 ** won[1],
+    )  # fmt: skip
+    _rule(figure, "x", xref=x, yref=f"{y} domain")
+    sides = ("◀ wins", "loses ▶") if wins_left else ("◀ loses", "wins ▶")
+    for text, where, anchor in ((sides[0], 0.0, "left"), (sides[1], 1.0, "right")):
+        figure.add_annotation(
+            text=text, x=where, xref=f"{x} domain", xanchor=anchor, y=1, yref=f"{y} domain", yanchor="bottom",
+            showarrow=False, font={"size": 12},
+        )  # fmt: skip
+    place = (0.0 - edges[0]) / (edges[2] - edges[0])
+    anchor = "left" if place < 0.25 else "right" if place > 0.75 else "center"
+    figure.add_annotation(
+        text=SAME, x=0, xref=x, xanchor=anchor, y=1, yref=f"{y} domain", yanchor="bottom", yshift=18,
+        showarrow=False, font={"size": 11},
+    )  # fmt: skip
+    figure.update_xaxes(title_text=AXIS, row=row, col=1, **_log_axis(span))
+    names = [template.plain(template.shorten(label(o, OBJECTIVE_LABELS), 24)) for o in panel]
+    figure.update_yaxes(
+        tickmode="array",
+        tickvals=list(range(len(panel))),
+        ticktext=names,
+        range=[len(panel) - 0.45, -0.55],
+        showgrid=False,
+        row=row,
+        col=1,
+    )
+
+
+def ratio_span(frame: pd.DataFrame) -> tuple[float, float]:
+    """The ends of a logarithmic axis that shows every positive ratio and interval of `frame`, with 1 inside it."""
+    return widened([float(v) for column in ("value", "low", "high") for v in frame[column].tolist() if is_number(v)])
+
+
+def widened(values: list[float]) -> tuple[float, float]:
+    """The ends of a logarithmic ratio axis around the positive ones of `values`, with 1 inside and some air."""
+    positive = [v for v in values if v > 0]
+    low, high = min([1 / _SMALLEST_SPAN, *positive]), max([_SMALLEST_SPAN, *positive])
+    air = (high / low) ** 0.06
+    return low / air, high * air
+
+
+def _log_axis(span: tuple[float, float]) -> dict[str, Any]:
+    """Range and ticks of a logarithmic ratio axis: round ratios, few enough for a phone, 1 always among them."""
+    ticks = [t for t in sorted({*_TICKS, *(1 / t for t in _TICKS)}) if span[0] <= t <= span[1]]
+    while len(ticks) > 6:
+        one = ticks.index(1.0)
+        ticks = [t for i, t in enumerate(ticks) if (i - one) % 2 == 0]
+    return {
+        "type": "log",
+        "range": [math.log10(span[0]), math.log10(span[1])],
+        "tickmode": "array",
+        "tickvals": ticks,
+        "ticktext": [digits(t, 3 if t == 1.25 else 2).removesuffix(".0") for t in ticks],
+    }
+
+
+def _rule(figure: go.Figure, axis: str, **where: str) -> None:
+    line = {"color": template.RULE_COLOUR, "width": 1.5, "dash": "dot"}
+    if axis == "x":
+        figure.add_shape(type="line", x0=1, x1=1, y0=0, y1=1, line=line, **where)
+    else:
+        figure.add_shape(type="line", x0=0, x1=1, y0=1, y1=1, xref="paper", yref="y", line=line)
+
+
+def _offset(place: int, n: int) -> float:
+    return (place - (n - 1) / 2) * min(0.22, 0.8 / max(1, n))
+
+
+def _end(value: object, fallback: float, span: tuple[float, float]) -> float:
+    return min(max(float(value), span[0]), span[1]) if is_number(value) else fallback
+
+
+def _not_known(rows: pd.DataFrame) -> str:
+    lacking = [
+        f"{label(o, OBJECTIVE_LABELS).lower()} ({label(s, STRATEGY_LABELS)})"
+        for s, o, v in zip(rows["strategy"], rows["objective"], rows["value"], strict=True)
+        if not is_number(v)
+    ]
+    return f"not known: {', '.join(lacking)}" if lacking else ""
+
+
+def _words(row: Mapping[Hashable, Any]) -> str:
+    low, high = row["low"], row["high"]
+    ends = f" ({digits(low)} – {digits(high)})" if is_number(low) and is_number(high) else ""
+    return digits(float(row["value"])) + ends

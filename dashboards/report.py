@@ -1,0 +1,160 @@
+"""The report of `plan`: one HTML file that opens from disk, loads nothing, and is the same for the same document."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+import plotly.graph_objects as go
+import plotly.io
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from dashboards import figures, view
+from hwprofiles.errors import InputError
+
+_PHASE_TITLES: dict[str, tuple[str, str]] = {
+    "time_s": (
+        "Time by phase",
+        "Where a task’s time goes on the critical path. Hatched parts are work that was thrown away or done twice.",
+    ),
+    "traffic_bytes": (
+        "Memory traffic by phase",
+        "Weights, KV cache and recurrent state read and written, over all devices of both models.",
+    ),
+    "flops": (
+        "Compute by phase",
+        "Reviewing adds floating-point work; it pays only where that work rides on idle arithmetic units.",
+    ),
+}
+
+
+def write_report(document: Mapping[str, Any], path: Path) -> None:
+    """Write the report of one `plan` document to `path` as UTF-8, byte for byte the same for the same document.
+
+    Raises
+    ------
+    InputError
+        When the document lacks a key the report cannot do without, or the file cannot be written.
+    """
+    page = render_report(document).encode("utf-8")
+    try:
+        path.write_bytes(page)
+    except OSError as error:
+        raise InputError(f"cannot write the report to {path}: {error.strerror or error}") from error
+
+
+def render_report(document: Mapping[str, Any]) -> str:
+    """The report of one `plan` document as one self-contained HTML page.
+
+    Parameters
+    ----------
+    document : Mapping
+        The JSON document of `specroof plan`: `strategies` is required; sections whose key is absent or empty are left
+        out. Every text in it is shown as text, never as markup.
+
+    Raises
+    ------
+    InputError
+        When `strategies` is missing or empty, or a table lacks a column.
+    """
+    if not document.get("strategies"):
+        raise InputError("the report needs the key 'strategies' with at least one strategy; is this a plan document?")
+    library, starter = get_plotlyjs(), _asset("report.js")
+    return _environment().get_template("report.html.j2").render(
+        title=str(document.get("title") or "Plan"),
+        weak=document.get("weak"),
+        strong=document.get("strong"),
+        version=str(document.get("version") or ""),
+        schema_version=document.get("schema_version"),
+        interval_note=str(document.get("interval_note") or ""),
+        recommended=view.recommendation(document),
+        verdicts=view.verdicts(document),
+        settle=[str(line) for line in document.get("settle") or ()],
+        table=view.strategy_table(document),
+        figures=_figures(document),
+        rung=view.rungs(document),
+        provenance=view.provenance(document),
+        warnings=[str(line) for line in document.get("warnings") or ()],
+        scenario=view.scenario_toml(document),
+        style=Markup(_asset("report.css")),
+        library=Markup(library),
+        starter=Markup(starter),
+        script_hashes=[_script_hash(library), _script_hash(starter)],
+    )  # fmt: skip
+
+
+def _figures(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every figure whose data the document holds: fixed id, title, caption, and its JSON safe inside a script tag."""
+    drawn: list[tuple[str, str, str, go.Figure]] = []
+    ratios = [
+        {"strategy": strategy, "objective": objective, **(estimate or {"value": None, "low": None, "high": None})}
+        for strategy, by_objective in (document.get("ratios_to_strong_only") or {}).items()
+        for objective, estimate in (by_objective or {}).items()
+        if strategy != "strong_only"
+    ]
+    if ratios:
+        frame = pd.DataFrame(ratios).reindex(columns=["strategy", "objective", "value", "low", "high"])
+        caption = "Each mark is one strategy, its bar the interval. On the tinted side it beats strong only; a bar that"
+        drawn.append(
+            ("ratios", "Against strong only", caption + " crosses the dotted line cannot tell.", figures.ratios(frame))
+        )
+    if document.get("phases"):
+        frame = pd.DataFrame(document["phases"])
+        for quantity, (title, caption) in _PHASE_TITLES.items():
+            if quantity in frame and frame[quantity].notna().any():
+                drawn.append((f"phases-{quantity}", title, caption, figures.phases(frame, quantity)))
+    if document.get("windows"):
+        caption = "How the ratio to strong only moves with the number of steps drafted before a review."
+        drawn.append(("windows", "Choosing the window", caption, figures.windows(pd.DataFrame(document["windows"]))))
+    roof = document.get("roofline") or {}
+    if roof.get("devices") and roof.get("points"):
+        caption = (
+            "Per device. Decoding sits far left, on the slope, where memory bandwidth sets the pace; reviewing many"
+            " tokens at once moves right, towards the flat part, where arithmetic does."
+        )
+        picture = figures.roofline(pd.DataFrame(roof["devices"]), pd.DataFrame(roof["points"]))
+        drawn.append(("roofline", "Under the roofline", caption, picture))
+    if document.get("timeline"):
+        caption = "The same trajectory under each strategy, on one clock. Touch or point at a bar for its step."
+        picture = figures.timeline(pd.DataFrame(document["timeline"]))
+        drawn.append(("timeline", "One task over time", caption, picture))
+    return [
+        {"id": f"figure-{name}", "title": title, "caption": caption, "height": picture.layout.height,
+         "json": _script_json(picture)}
+        for name, title, caption, picture in drawn
+    ]  # fmt: skip
+
+
+def _script_json(picture: go.Figure) -> Markup:
+    """The figure as JSON that cannot end the script element it stands in, nor open a comment there."""
+    text = plotly.io.to_json(picture, engine="json", validate=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def _script_hash(script: str) -> str:
+    """The value that lets exactly this inline script run under the page's Content-Security-Policy."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+
+
+def _asset(name: str) -> str:
+    return resources.files("dashboards").joinpath("data", name).read_text(encoding="utf-8")
+
+
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(_asset),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )

@@ -1,0 +1,200 @@
+"""Many requests on one engine: skipping ahead changes nothing, nothing is lost, no engine idles while work waits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import simpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodel.request import CacheRule
+from simulator.engine import Engine
+from simulator.jobs import EngineJob
+
+RULES = [
+    CacheRule(block_tokens=16, chunk_tokens=64),
+    CacheRule(block_tokens=1, chunk_tokens=24),
+    CacheRule(block_tokens=48, chunk_tokens=100, state_aligned=True),
+]
+
+
+@st.composite
+def workloads(draw):
+    """Jobs of a few keys at times that often coincide, on a KV cache that holds two or three of them."""
+    n = draw(st.integers(1, 14))
+    on_a_grid = draw(st.booleans())
+    arrivals, at_s = [], 0.0
+    for _ in range(n):
+        gap = draw(st.integers(0, 40)) / 16 if on_a_grid else draw(st.floats(0, 3))
+        at_s += gap
+        prompt = draw(st.integers(1, 120))
+        job = EngineJob(draw(st.integers(0, 3)), prompt, draw(st.integers(0, 120)), draw(st.integers(1, 70)))
+        arrivals.append((at_s, job))
+    limits = {
+        "rule": draw(st.sampled_from(RULES)),
+        "kv_tokens": draw(st.sampled_from([192, 208, 320, 640, 100_000])),
+        "max_seqs": draw(st.sampled_from([1, 2, 4, 16])),
+        "host_s": draw(st.sampled_from([0.0, 1 / 1024])),
+    }
+    if on_a_grid:  # sums of dyadic seconds are exact, so arrivals fall exactly on iteration ends
+        limits |= {"fixed_s": 1 / 16, "token_s": 1 / 64, "read_s": 0.0}
+    return limits, arrivals
+
+
+def times(run):
+    return np.array([(r.start_s, r.first_token_s, r.finish_s, r.decode_s, r.stalled_s) for r in run.results])
+
+
+@settings(max_examples=250)
+@given(workloads())
+def test_skip_ahead_equals_the_plain_loop(linear_cost, played, workload):
+    limits, arrivals = workload
+    skipped = played(linear_cost(**limits), arrivals)
+    plain = played(linear_cost(**limits), arrivals, skip_ahead=False)
+    np.testing.assert_allclose(times(skipped), times(plain), rtol=1e-12, atol=1e-11)
+    for a, b in zip(skipped.results, plain.results, strict=True):
+        assert (a.passes, a.cached_tokens, a.n_preemptions) == (b.passes, b.cached_tokens, b.n_preemptions)
+        np.testing.assert_allclose(a.decode, b.decode, rtol=1e-12)
+        np.testing.assert_allclose(np.array([s for _, s in a.prefill]), np.array([s for _, s in b.prefill]), rtol=1e-12)
+    assert skipped.engine.ledger.free_blocks == plain.engine.ledger.free_blocks
+    assert skipped.engine.ledger.cached_blocks == plain.engine.ledger.cached_blocks
+
+
+@settings(max_examples=150)
+@given(workloads(), st.booleans())
+def test_nothing_is_lost_and_time_adds_up(linear_cost, played, workload, skip_ahead):
+    """The driver checks the KV ledger and the job count after every event."""
+    limits, arrivals = workload
+    cost = linear_cost(**limits)
+    run = played(cost, arrivals, skip_ahead=skip_ahead, keep_log=True)
+    engine = run.engine
+    assert (engine.n_finished, engine.n_outstanding) == (len(arrivals), 0)
+    assert engine.ledger.allocated_blocks == 0
+    for (at_s, job), r in zip(arrivals, run.results, strict=True):
+        assert r.submit_s == pytest.approx(at_s)
+        assert r.submit_s <= r.ready_s <= r.start_s < r.first_token_s <= r.finish_s
+        parts = r.host_s + r.queued_s + sum(r.pass_s) + r.decode_s + r.stalled_s
+        assert parts == pytest.approx(r.finish_s - r.submit_s, abs=1e-9)
+        computed = sum(p.new_tokens for p in r.passes) + r.cached_tokens
+        assert computed >= job.prompt_tokens
+        if r.n_preemptions == 0:
+            assert computed == job.prompt_tokens
+            assert r.stalled_s == pytest.approx(0, abs=1e-9) or cost.rule.state_aligned or len(arrivals) > 1
+    n_tokens = sum(e.n_prefill_tokens + e.n_decode * e.n_steps for e in engine.log)
+    assert n_tokens == sum(round(s[0]) for r in run.results for s in [*(x for _, x in r.prefill), r.decode])
+    assert sum(e.time_s for e in engine.log) == pytest.approx(engine.busy_s)
+
+
+@settings(max_examples=100)
+@given(workloads())
+def test_work_conserving(linear_cost, played, workload):
+    """Gaps between iterations are exactly the times when no job is in the queue or running."""
+    limits, arrivals = workload
+    run = played(linear_cost(**limits), arrivals, keep_log=True)
+    spans = sorted((r.ready_s, r.finish_s) for r in run.results)
+    merged = [list(spans[0])]
+    for start, end in spans[1:]:
+        if start <= merged[-1][1]:
+            merged[-1][1] = max(end, merged[-1][1])
+        else:
+            merged.append([start, end])
+    assert run.engine.busy_s == pytest.approx(sum(end - start for start, end in merged), rel=1e-9)
+    starts = [e.start_s for e in run.engine.log]
+    assert starts == sorted(starts)
+
+
+@settings(max_examples=60)
+@given(workloads())
+def test_littles_law_holds_exactly(linear_cost, played, workload):
+    """Time integral of the number of jobs in the system, seen by stepping the clock, is the sum of their stays."""
+    limits, arrivals = workload
+    env = simpy.Environment()
+    engine = Engine(env, linear_cost(**limits))
+    stays = []
+
+    def client(at_s, job):
+        yield env.timeout(at_s)
+        result = yield engine.submit(job)
+        stays.append(result.finish_s - result.submit_s)
+
+    done = env.all_of([env.process(client(*a)) for a in arrivals])
+    area, last, present = 0.0, 0.0, 0
+    while not done.processed:
+        env.step()
+        area += present * (env.now - last)
+        last, present = env.now, engine.n_outstanding
+    assert area == pytest.approx(sum(stays), rel=1e-9, abs=1e-9)
+
+
+@settings(max_examples=25)
+@given(workloads())
+def test_same_input_same_output(linear_cost, played, workload):
+    limits, arrivals = workload
+    a, b = (played(linear_cost(**limits), arrivals, keep_log=True) for _ in range(2))
+    assert times(a).tobytes() == times(b).tobytes()
+    assert a.engine.log == b.engine.log
+
+
+def test_preemption_terminates_and_recomputes(linear_cost, played):
+    """Eight jobs that each fill two thirds of the cache: all finish, the last admitted pays, the first never does."""
+    jobs = [(0.0, EngineJob(i, 20, 0, 110)) for i in range(8)]
+    run = played(linear_cost(kv_tokens=192), jobs)
+    preempted = [r.n_preemptions for r in run.results]
+    assert preempted[0] == 0
+    assert sum(preempted) > 0
+    for r in run.results:
+        if r.n_preemptions:
+            assert sum(p.new_tokens for p in r.passes) > 20
+            assert r.stalled_s > 0
+        decoded = r.decode[0] + sum(p.emits for p in r.passes)
+        assert decoded == 110
+
+
+def test_running_sequences_go_before_the_queue(linear_cost, played):
+    """A long prompt arriving during a decode is chunked around it: the decoding job never misses an iteration."""
+    run = played(linear_cost(), [(0.0, EngineJob("a", 8, 0, 200)), (0.5, EngineJob("b", 640, 0, 1))])
+    a, b = run.results
+    assert a.stalled_s == pytest.approx(0, abs=1e-9)
+    assert [p.new_tokens for p in b.passes] == [63] * 10 + [10]
+
+
+def test_first_come_first_served(linear_cost, played):
+    jobs = [(0.001 * i, EngineJob(i, 60, 0, 10)) for i in range(10)]
+    run = played(linear_cost(max_seqs=2), jobs)
+    starts = [r.start_s for r in run.results]
+    assert starts == sorted(starts)
+
+
+def test_simultaneous_arrivals_join_one_batch(linear_cost, played):
+    run = played(linear_cost(), [(1.0, EngineJob(i, 10, 0, 1)) for i in range(6)], keep_log=True)
+    assert [e.n_prefill_tokens for e in run.engine.log] == [60]
+    assert {r.queued_s for r in run.results} == {0.0}
+
+
+def test_least_recently_used_prefix_goes_first_tail_first(linear_cost, played):
+    """b needs 5 pages of 12: a's older prefix loses its tail, c's newer one stays whole."""
+    rule = CacheRule(block_tokens=16, chunk_tokens=256)
+    at = [(0.0, "a", 80, 0), (10.0, "c", 80, 0), (20.0, "b", 80, 0), (30.0, "c", 80, 80), (40.0, "a", 80, 80)]
+    jobs = [(t, EngineJob(key, prompt, reusable, 1)) for t, key, prompt, reusable in at]
+    run = played(linear_cost(rule=rule, kv_tokens=192), jobs)
+    assert [r.cached_tokens for r in run.results] == [0, 0, 0, 64, 32]
+
+
+def test_evicted_tails_leave_only_lengths_with_a_saved_state(linear_cost, played):
+    """With recurrent state a shortened prefix is worth its longest saved length, not its last whole block."""
+    rule = CacheRule(block_tokens=16, chunk_tokens=96, state_aligned=True)
+    at = [("a", 100, 0, 1), ("b", 100, 0, 1), ("a", 110, 96, 1)]
+    jobs = [(10.0 * i, EngineJob(*job)) for i, job in enumerate(at)]
+    whole = played(linear_cost(rule=rule, kv_tokens=1600), jobs)
+    short = played(linear_cost(rule=rule, kv_tokens=192), jobs)
+    assert whole.results[2].cached_tokens == 96
+    assert short.results[2].cached_tokens == 0  # 80 tokens are left, but a state only at 96
+
+
+def test_a_full_queue_still_skips_ahead(linear_cost, played):
+    """40 equal jobs, 4 at a time: an event per admission wave and per decode run, not per token."""
+    jobs = [(0.0, EngineJob(i, 16, 0, 501)) for i in range(40)]
+    run = played(linear_cost(max_seqs=4), jobs, keep_log=True)
+    assert len(run.engine.log) == 20
+    assert sum(e.n_steps for e in run.engine.log) == 10 * 501
