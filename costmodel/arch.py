@@ -32,8 +32,8 @@ class Attention:
 class LatentAttention:
     """Multi-head latent attention (MLA): one compressed KV of `kv_rank + d_rope` per token, shared by all heads.
 
-    `index_topk` > 0: each token attends to at most that many others, chosen by an indexer with `index_heads` heads of `index_d_head`
-    (no heads: by an earlier layer's indexer).
+    `index_topk` > 0: each token attends to at most that many others, chosen by an indexer with
+    `index_heads` heads of `index_d_head` (no heads: by an earlier layer's indexer).
     """
 
     n_heads: int

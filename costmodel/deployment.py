@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from costmodel.arch import Attention, LatentAttention, LinearAttention, ModelArch
-from costmodel.counts import layer_groups, weight_bytes
+from costmodel.counts import kv_bytes_per_token_of, layer_groups, weight_bytes
 from costmodel.dtypes import compute_dtype, kv_bytes_each, weight_bytes_each
 from costmodel.engines import EngineProfile, engine
 from costmodel.models import model as find_model
@@ -110,9 +110,13 @@ def _check(dep: Deployment) -> None:
         raise InputError(f"n_devices must be >= 1, got {dep.n_devices}")
     device = dep.hardware
     if device.memory_bytes is None or device.bandwidth_bytes_per_s is None:
-        raise InputError(f"hardware {device.name!r} states no memory size or bandwidth, so nothing can be deployed on it")
+        raise InputError(
+            f"hardware {device.name!r} states no memory size or bandwidth, so nothing can be deployed on it"
+        )
     if dep.n_devices > 1 and device.link is None:
-        raise InputError(f"hardware {device.name!r} has no link between devices, so n_devices must be 1, got {dep.n_devices}")
+        raise InputError(
+            f"hardware {device.name!r} has no link between devices, so n_devices must be 1, got {dep.n_devices}"
+        )
     weight_bytes_each(dep.weight_dtype)
     kv_bytes_each(dep.kv_dtype)
     compute_dtype(dep.weight_dtype, device.peak_flops_per_s)
@@ -151,15 +155,17 @@ def kv_heads_per_rank(attention: Attention, n_devices: int) -> int:
 
 
 def kv_bytes_per_token_per_rank(dep: Deployment) -> float:
-    """KV-cache bytes one token costs on one device, sliding layers counted at full length (an upper bound for them)."""
-    each = kv_bytes_each(dep.kv_dtype)
+    """KV-cache bytes one token costs on one device, over the layers that keep the whole context."""
     total = 0.0
     for layer, count in layer_groups(dep.model):
         a = layer.attention
-        if isinstance(a, Attention) and a.window is None:
-            total += count * 2 * kv_heads_per_rank(a, dep.n_devices) * a.d_head * each
-        elif isinstance(a, LatentAttention):
-            total += count * ((a.kv_rank + a.d_rope) * each + a.index_d_head)
+        if isinstance(a, Attention):
+            if a.window is None:
+                total += (
+                    count * kv_bytes_per_token_of(a, dep.kv_dtype) * kv_heads_per_rank(a, dep.n_devices) / a.n_kv_heads
+                )
+        else:
+            total += count * kv_bytes_per_token_of(a, dep.kv_dtype)
     return total
 
 

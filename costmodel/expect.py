@@ -194,8 +194,7 @@ def compile_tape(
     which, entry, amount = c.coo
     use = coo_array((amount, (which, entry)), shape=(len(c.counts), len(entries))).tocsr()
     levels = tuple(
-        (table[:, 0], table[:, 1], table[:, 2])
-        for table in (np.array(c.by_level[i]) for i in sorted(c.by_level))
+        (table[:, 0], table[:, 1], table[:, 2]) for table in (np.array(c.by_level[i]) for i in sorted(c.by_level))
     )
     reviews = {n: (np.array(b), np.array(o)) for n, (b, o) in c.reviews.items()}
     return Tape(

@@ -109,5 +109,3 @@ def work_shares(work: Work, plan: RequestPlan | None, shape: Shape | None, *, wa
     if not wasted:
         return shares
     return tuple(s if s.phase in ("host", "network") else s._replace(phase="wasted_draft") for s in shares)
-
-

@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from costmodel.arch import Attention, DenseMlp, LatentAttention, LinearAttention, MlpSpec, MoeMlp
+from costmodel.arch import Attention, AttentionSpec, DenseMlp, LatentAttention, Layer, LinearAttention, MoeMlp
+from costmodel.counts import head_dtype, kv_bytes_per_token_of, product_dtype
 from costmodel.deployment import Deployment, kv_heads_per_rank, state_bytes_per_rank
-from costmodel.dtypes import kv_bytes_each, weight_bytes_each
+from costmodel.dtypes import compute_dtype, kv_bytes_each, weight_bytes_each
+from costmodel.products import Product, products
 
 Num = Any
 """A float or a numpy array of floats."""
@@ -26,7 +28,9 @@ Num = Any
 _ALLREDUCE_EXPONENT = 0.44
 """L(n) = L(2) (n/2)^0.44 reproduces the fitted 6, 8 and 11 microseconds at 2, 4 and 8 devices."""
 _EXPERT_TILE_ROWS = 16
-"""Rows a grouped product pads each expert to (fit notes: 16 per touched expert)."""
+"""Rows a grouped product pads each expert to (a first fit of measured steps: 16 per touched expert)."""
+_LOW_PRECISION = {"fp8": 0.5, "int8": 0.5, "fp4": 0.25}
+"""Operand types below 16 bit, and their energy per FLOP relative to 16 bit (assumed)."""
 
 
 class Op(NamedTuple):
@@ -60,7 +64,9 @@ def touched_experts(n_experts: int, top_k: int, tokens: Num, correlation: Num = 
     kappa = 1 is independent uniform routing, E (1 - (1 - k/E)^t); measured routing is correlated, kappa < 1.
     """
     miss = 1.0 - top_k / n_experts
-    return top_k + (n_experts - top_k) * (1.0 - miss ** (correlation * (tokens - 1.0))) if miss > 0 else tokens * 0 + top_k
+    return (
+        top_k + (n_experts - top_k) * (1.0 - miss ** (correlation * (tokens - 1.0))) if miss > 0 else tokens * 0 + top_k
+    )
 
 
 class Rank:
@@ -70,18 +76,15 @@ class Rank:
         device = dep.hardware
         assert device.bandwidth_bytes_per_s is not None
         self.n = dep.n_devices
+        self.model = dep.model
+        self.weight_dtype = dep.weight_dtype
         self.factors = factors
-        peaks = device.peak_flops_per_s
-        half = next(d for d in ("bf16", "fp16", "fp32", "int8") if d in peaks)
-        self.half_flops_per_s = peaks[half].value
+        self.peaks = {dtype: fact.value for dtype, fact in device.peak_flops_per_s.items()}
+        self.half_flops_per_s = self.peaks[compute_dtype("bf16", self.peaks)]
         self.bandwidth = device.bandwidth_bytes_per_s.value
         self.link = device.link.bandwidth_bytes_per_s.value if device.link else float("inf")
-        self.weight_bytes_each = weight_bytes_each(dep.weight_dtype)
+        self.kv_dtype = dep.kv_dtype
         self.kv_each = kv_bytes_each(dep.kv_dtype)
-        compute = dep.compute_dtype
-        self.low_precision = compute in ("fp8", "int8", "fp4")
-        self.product_flops_per_s = peaks[compute].value
-        self.product_energy = {"fp8": 0.5, "int8": 0.5, "fp4": 0.25}.get(compute, 1.0)
         tdp = device.tdp_w.value if device.tdp_w else None
         self.dynamic_w = tdp * (1.0 - factors["idle_w_share"]) if tdp else float("inf")
 
@@ -107,22 +110,24 @@ class Rank:
         seconds = np.maximum(work, joules / self.dynamic_w) + fixed_s
         return Op(name, flops, weight, kv, state, activation, 0.0, joules, seconds, tc, tm)
 
-    def product(self, name: str, m: Num, k: float, n: float, *, half: bool = False, present: Num = 1.0) -> Op:
-        """Matrix product of m rows, k x n weights on this device; `half` keeps it in 16 bit; 0 rows cost nothing."""
+    def precision(self, dtype: str) -> tuple[float, bool, float]:
+        """Peak FLOP/s of products with weights of `dtype`, whether they run below 16 bit, and their energy scale."""
+        compute = compute_dtype(dtype, self.peaks)
+        return self.peaks[compute], compute in _LOW_PRECISION, _LOW_PRECISION.get(compute, 1.0)
+
+    def product(self, name: str, m: Num, k: float, n: float, dtype: str, present: Num = 1.0) -> Op:
+        """Matrix product of m rows with k x n weights of `dtype` on this device; 0 rows (`present` 0) cost nothing."""
         f = self.factors
-        low = self.low_precision and not half
-        peak = self.half_flops_per_s if half else self.product_flops_per_s
-        e_c = f["gemm_compute_8bit"] if low else f["gemm_compute"]
-        fixed = f["gemm_8bit_s"] if low else f["gemm_s"]
+        peak, low, scale = self.precision(dtype)
         flops = 2.0 * m * k * n
-        weight = k * n * (2.0 if half else self.weight_bytes_each) * present
+        weight = k * n * weight_bytes_each(dtype) * present
         activation = (1.0 if low else 2.0) * m * k + 2.0 * m * n
         return self.op(
             name,
-            tc=flops / (peak * e_c),
+            tc=flops / (peak * (f["gemm_compute_8bit"] if low else f["gemm_compute"])),
             tm=(weight + activation) / (self.bandwidth * f["gemm_memory"]),
-            fixed_s=fixed * present,
-            energy_scale=self.product_energy if low else 1.0,
+            fixed_s=(f["gemm_8bit_s"] if low else f["gemm_s"]) * present,
+            energy_scale=scale,
             flops=flops,
             weight=weight,
             activation=activation,
@@ -135,20 +140,27 @@ class Rank:
         touched = np.minimum(touched_experts(n_experts, k, m, f["expert_correlation"]), m * k)
         per_expert = 3.0 * hidden * mlp.width / self.n
         rows = touched * _EXPERT_TILE_ROWS * np.ceil(m * k / touched / _EXPERT_TILE_ROWS - 1e-9)
-        peak = self.product_flops_per_s
+        peak, low, scale = self.precision(self.weight_dtype)
         flops = 2.0 * m * k * per_expert
-        weight = touched * per_expert * self.weight_bytes_each
-        activation = (1.0 if self.low_precision else 2.0) * m * k * (hidden + 3.0 * mlp.width / self.n) + 2.0 * m * k * hidden
+        weight = touched * per_expert * weight_bytes_each(self.weight_dtype)
+        inner = 3.0 * mlp.width / self.n
+        activation = (1.0 if low else 2.0) * m * k * (hidden + inner) + 2.0 * m * k * hidden
         return self.op(
             "experts",
             tc=2.0 * rows * per_expert / (peak * f["expert_compute"]),
             tm=(weight + activation) / (self.bandwidth * f["expert_memory"]),
             fixed_s=f["expert_s"],
-            energy_scale=self.product_energy if self.low_precision else 1.0,
+            energy_scale=scale,
             flops=flops,
             weight=weight,
             activation=activation,
         )
+
+    def head(self, rows: Num) -> Op:
+        """The output head: one row per sampled token, vocabulary split over devices."""
+        arch = self.model
+        dtype = head_dtype(arch, self.weight_dtype)
+        return self.product("head", rows, arch.hidden, arch.vocab / self.n, dtype, np.minimum(rows, 1.0))
 
     def elementwise(self, name: str, n_bytes: Num, kernels: float) -> Op:
         """Norms, rotary embedding, activation: bytes over bandwidth plus launches."""
@@ -165,54 +177,29 @@ class Rank:
         return Op("allreduce", 0.0 * m, interconnect_bytes=2.0 * payload, seconds=link_s, link_s=link_s)
 
 
-def dense_ops(rank: Rank, attention: Any, mlp: MlpSpec, hidden: int, m: Num) -> list[Op]:
+def dense_ops(rank: Rank, layer: Layer, m: Num) -> list[Op]:
     """The operations of one layer whose cost depends on the number of rows alone."""
-    n = rank.n
-    ops = _projections(rank, attention, hidden, m)
-    kernels_bytes = 8.0 * hidden * 2.0
-    if isinstance(mlp, DenseMlp):
-        ways = 2 if mlp.gated else 1
-        ops.append(rank.product("gate_up", m, hidden, ways * mlp.width / n))
-        ops.append(rank.product("down", m, mlp.width / n, hidden))
-        kernels_bytes += 3.0 * mlp.width / n * 2.0
-    else:
-        ops.append(rank.product("router", m, hidden, mlp.n_experts, half=True))
+    hidden, mlp, n = rank.model.hidden, layer.mlp, rank.n
+    ops = []
+    for p in products(layer, hidden):
+        k, columns = _per_rank(p, layer.attention, n)
+        ops.append(rank.product(p.name, m, k, columns, product_dtype(rank.model, rank.weight_dtype, p)))
+    if isinstance(mlp, MoeMlp):
         ops.append(rank.experts(mlp, hidden, m))
-        if mlp.shared_width:
-            ops.append(rank.product("shared_gate_up", m, hidden, 2 * mlp.shared_width / n))
-            ops.append(rank.product("shared_down", m, mlp.shared_width / n, hidden))
-        kernels_bytes += 3.0 * mlp.top_k * mlp.width / n * 2.0
-    ops.append(rank.elementwise("elementwise", m * kernels_bytes, 3.0))
+    width = mlp.width if isinstance(mlp, DenseMlp) else mlp.top_k * mlp.width
+    ops.append(rank.elementwise("elementwise", m * (8.0 * hidden + 3.0 * width / n) * 2.0, 3.0))
     if n > 1:
         ops.append(rank.allreduce(m, hidden))
     return ops
 
 
-def _projections(rank: Rank, a: Any, hidden: int, m: Num) -> list[Op]:
-    n = rank.n
-    if isinstance(a, Attention):
-        kv = kv_heads_per_rank(a, n)
-        q = a.n_heads / n * a.d_head
-        width = q * (2 if a.output_gate else 1) + 2 * kv * a.d_head
-        return [rank.product("qkv", m, hidden, width), rank.product("out", m, q, hidden)]
-    if isinstance(a, LinearAttention):
-        keys, values = a.n_key_heads * a.d_key, a.n_value_heads * a.d_value
-        width = (2 * keys + 2 * values + 2 * a.n_value_heads) / n
-        return [rank.product("linear_in", m, hidden, width), rank.product("linear_out", m, values / n, hidden)]
-    heads = a.n_heads / n
-    q_in = a.q_rank or hidden
-    ops = [rank.product("q_a", m, hidden, a.q_rank)] if a.q_rank else []
-    ops += [
-        rank.product("q_b", m, q_in, heads * (a.d_nope + a.d_rope)),
-        rank.product("kv_a", m, hidden, a.kv_rank + a.d_rope),
-        rank.product("kv_b", m, a.kv_rank, heads * (a.d_nope + a.d_value)),
-        rank.product("out", m, heads * a.d_value, hidden),
-    ]
-    if a.index_heads:
-        width = a.index_heads * a.index_d_head
-        ops.append(rank.product("index_q", m, q_in, width))
-        ops.append(rank.product("index_k", m, hidden, a.index_d_head + a.index_heads, half=True))
-    return ops
+def _per_rank(p: Product, attention: AttentionSpec, n: int) -> tuple[float, float]:
+    """Rows and columns of a product on one device; KV heads fewer than devices are replicated."""
+    if p.name == "qkv" and isinstance(attention, Attention):
+        kv = 2 * attention.d_head
+        own = (p.n - kv * attention.n_kv_heads) / n
+        return p.k, own + kv * kv_heads_per_rank(attention, n)
+    return (p.k / n if p.split == "k" else p.k), (p.n / n if p.split == "n" else p.n)
 
 
 class Span(NamedTuple):
@@ -228,7 +215,7 @@ class Span(NamedTuple):
     n_seqs: Num
 
 
-def attention_ops(rank: Rank, a: Any, span: Span, full: Span, *, decode: bool) -> list[Op]:
+def attention_ops(rank: Rank, a: AttentionSpec, span: Span, full: Span, *, decode: bool) -> list[Op]:
     """Attention of one layer over `span` (clipped to its window) and, for sparse attention, the indexer over `full`.
 
     prefill flops 4 heads d sum(context); KV is read once per sequence and pass. Decode of latent attention runs in
@@ -260,7 +247,8 @@ def attention_ops(rank: Rank, a: Any, span: Span, full: Span, *, decode: bool) -
     ops = [_softmax(rank, "attention", flops, token_bytes, span, decode=decode)]
     if isinstance(a, LatentAttention) and a.index_heads:
         flops = 2.0 * a.index_heads * a.index_d_head * full.context_tokens
-        ops.append(_softmax(rank, "indexer", flops, float(a.index_d_head), full, decode=decode))
+        key = kv_bytes_per_token_of(a, rank.kv_dtype) - token_bytes
+        ops.append(_softmax(rank, "indexer", flops, key, full, decode=decode))
     return ops
 
 

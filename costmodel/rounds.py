@@ -129,9 +129,7 @@ class _Play:
         self.owner.append(owner)
         return (yield work)
 
-    def _author(
-        self, role: Role, kind: str, offset: int, phase: str
-    ) -> Generator[Work, RequestPlan | None, _Step]:
+    def _author(self, role: Role, kind: str, offset: int, phase: str) -> Generator[Work, RequestPlan | None, _Step]:
         work = self.session.write(role, kind, offset, phase)
         if kind == "draft":
             self.drafted = max(self.drafted, offset + 1)
@@ -156,7 +154,9 @@ class _Play:
 
     def _repair(self, role: Role, accepted: int) -> Generator[Work, RequestPlan | None, _Step]:
         if self.review is None or accepted > self.review[3]:
-            raise ValueError(f"{self.strategy.name}: a repair needs a verdict that accepts the {accepted} steps before it")
+            raise ValueError(
+                f"{self.strategy.name}: a repair needs a verdict that accepts the {accepted} steps before it"
+            )
         self._write_once(accepted, role)
         review, plan, _, _ = self.review
         self.session.reject(accepted)

@@ -123,7 +123,10 @@ class Session:
         shared = task.shared_tokens
         index, weak, strong = state or (0, (shared, shared), (shared, shared))
         self.index = index
-        self._cache = {Role.WEAK: _RoleCache(rules[Role.WEAK], *weak), Role.STRONG: _RoleCache(rules[Role.STRONG], *strong)}
+        self._cache = {
+            Role.WEAK: _RoleCache(rules[Role.WEAK], *weak),
+            Role.STRONG: _RoleCache(rules[Role.STRONG], *strong),
+        }
         self._contexts = {r: _contexts(task, r) for r in Role}
 
     @property

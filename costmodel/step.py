@@ -81,10 +81,9 @@ class StepModel:
         self, m: Num, emits: Num, prefill: Mapping[int | None, Span] | None, decode: Mapping[int | None, Span] | None
     ) -> list[tuple[Op, int]]:
         """Operations of one step with `m` rows and `emits` sampled rows, each with how often it occurs."""
-        arch = self.dep.model
         out: list[tuple[Op, int]] = []
         for layer, count in self.groups:
-            found = dense_ops(self.rank, layer.attention, layer.mlp, arch.hidden, m)
+            found = dense_ops(self.rank, layer, m)
             window = _window(layer.attention)
             for spans, is_decode in ((prefill, False), (decode, True)):
                 if spans is not None:
@@ -92,10 +91,7 @@ class StepModel:
                         self.rank, layer.attention, spans[window], spans.get(None, spans[window]), decode=is_decode
                     )
             out += [(op, count) for op in found]
-        head = self.rank.product(
-            "head", emits, arch.hidden, arch.vocab / self.rank.n, half=True, present=np.minimum(emits, 1.0)
-        )
-        out.append((head, 1))
+        out.append((self.rank.head(emits), 1))
         return out
 
     def _spans(self, new: Num, context: Num) -> dict[int | None, Span]:

@@ -17,7 +17,9 @@ from dashboards.units import digits, is_number
 
 SAME = "same as strong only"
 AXIS = "ratio to strong only (log scale)"
-_TICKS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1e3, 1e4, 1e5, 1e6, 1e8, 1e10, 1e12)
+_TICKS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_DECADES = tuple(10.0**power for power in range(1, 16))
+_RULE = {"color": template.RULE_COLOUR, "width": 1.5, "dash": "dot"}
 _ROW_PX = 26
 _GAP_PX = 110
 _SMALLEST_SPAN = 1.15
@@ -39,7 +41,8 @@ def ratios(frame: pd.DataFrame) -> go.Figure:
     """
     require(frame, ("strategy", "objective", "value", "low", "high"), "ratios")
     rows = frame[frame["strategy"] != "strong_only"]
-    objectives = in_order(list(rows["objective"]), OBJECTIVE_LABELS)
+    known = rows[rows["value"].map(is_number).astype(bool)]
+    objectives = in_order(list(known["objective"]), OBJECTIVE_LABELS)
     less = [name for name in objectives if name not in HIGHER_IS_BETTER]
     more = [name for name in objectives if name in HIGHER_IS_BETTER]
     panels = [panel for panel in (less, more) if panel]
@@ -60,7 +63,7 @@ def ratios(frame: pd.DataFrame) -> go.Figure:
         _ratio_axes(figure, panel, span, index, wins_left=panel is less)
     figure.update_xaxes(title_text=axis_title(AXIS, _not_known(rows)), row=max(1, len(panels)), col=1)
     figure.update_layout(template=template.LIGHT, height=bands_px + _GAP_PX * len(panels) + 110)
-    figure.update_layout(margin={"t": 44}, legend={"yref": "container", "y": 0, "yanchor": "bottom"})
+    figure.update_layout(margin={"t": 44}, showlegend=True)
     return figure
 
 
@@ -100,23 +103,11 @@ def windows(frame: pd.DataFrame) -> go.Figure:
             hovertemplate=f"{words}: %{{y:.3g}} at window %{{x}}<extra></extra>",
         )
     span = widened(drawn)
-    _rule(figure, "y")
-    figure.add_annotation(
-        text=SAME + (", below it wins (success: above)" if "success" in objectives else ", below it wins"),
-        x=1,
-        xref="paper",
-        xanchor="right",
-        y=0,
-        yref="y",
-        yanchor="bottom",
-        showarrow=False,
-        font={"size": 11},
-    )
+    ends = [ordered["window"].min(), ordered["window"].max()]
+    figure.add_scatter(x=ends, y=[1.0, 1.0], name=SAME, mode="lines", line=_RULE, hoverinfo="skip")
     figure.update_yaxes(title_text=AXIS, **_log_axis(span))
     figure.update_xaxes(title_text="window (steps)", tickmode="array", tickvals=ordered["window"].unique().tolist())
-    figure.update_layout(
-        template=template.LIGHT, height=420, legend={"yref": "container", "y": 0, "yanchor": "bottom"}, showlegend=True
-    )
+    figure.update_layout(template=template.LIGHT, height=420, showlegend=True)
     return figure
 
 
@@ -172,7 +163,7 @@ def _ratio_axes(figure: go.Figure, panel: list[str], span: tuple[float, float], 
         type="rect", xref=x, yref=f"{y} domain", y0=0, y1=1, fillcolor=template.WIN_TINT, line_width=0, layer="below",
         x0=10 ** won[0], x1=10 ** won[1],
     )  # fmt: skip
-    _rule(figure, "x", xref=x, yref=f"{y} domain")
+    figure.add_shape(type="line", x0=1, x1=1, y0=0, y1=1, xref=x, yref=f"{y} domain", line=_RULE)
     sides = ("◀ wins", "loses ▶") if wins_left else ("◀ loses", "wins ▶")
     for text, where, anchor in ((sides[0], 0.0, "left"), (sides[1], 1.0, "right")):
         figure.add_annotation(
@@ -212,26 +203,29 @@ def widened(values: list[float]) -> tuple[float, float]:
 
 
 def _log_axis(span: tuple[float, float]) -> dict[str, Any]:
-    """Range and ticks of a logarithmic ratio axis: round ratios, few enough for a phone, 1 always among them."""
-    ticks = [t for t in sorted({*_TICKS, *(1 / t for t in _TICKS)}) if span[0] <= t <= span[1]]
-    while len(ticks) > 6:
-        one = ticks.index(1.0)
-        ticks = [t for i, t in enumerate(ticks) if (i - one) % 2 == 0]
+    """Range and ticks of a logarithmic ratio axis: round ratios outwards from 1, far enough apart for a phone."""
+    apart = (span[1] / span[0]) ** (1 / 6.5)
+    ticks = [1.0]
+    for sign in (1, -1):
+        last = 1.0
+        for step in _TICKS[1:] if apart < 2.5 else _DECADES:
+            if step >= last * apart and span[0] <= step**sign <= span[1]:
+                last = step
+                ticks.append(step**sign)
+    ticks.sort()
     return {
         "type": "log",
         "range": [math.log10(span[0]), math.log10(span[1])],
         "tickmode": "array",
         "tickvals": ticks,
-        "ticktext": [digits(t, 3 if t == 1.25 else 2).removesuffix(".0") for t in ticks],
+        "ticktext": [_tick(t) for t in ticks],
+        "tickangle": 0,
     }
 
 
-def _rule(figure: go.Figure, axis: str, **where: str) -> None:
-    line = {"color": template.RULE_COLOUR, "width": 1.5, "dash": "dot"}
-    if axis == "x":
-        figure.add_shape(type="line", x0=1, x1=1, y0=0, y1=1, line=line, **where)
-    else:
-        figure.add_shape(type="line", x0=0, x1=1, y0=1, y1=1, xref="paper", yref="y", line=line)
+def _tick(ratio: float) -> str:
+    text = digits(ratio, 3 if ratio == 1.25 else 2)
+    return text.rstrip("0").rstrip(".") if "." in text and "×" not in text else text
 
 
 def _offset(place: int, n: int) -> float:
@@ -243,11 +237,16 @@ def _end(value: object, fallback: float, span: tuple[float, float]) -> float:
 
 
 def _not_known(rows: pd.DataFrame) -> str:
-    lacking = [
-        f"{label(o, OBJECTIVE_LABELS).lower()} ({label(s, STRATEGY_LABELS)})"
-        for s, o, v in zip(rows["strategy"], rows["objective"], rows["value"], strict=True)
-        if not is_number(v)
-    ]
+    """The objectives that no strategy has a ratio for, and the single ratios missing from the others."""
+    lacking: list[str] = []
+    for objective in in_order(list(rows["objective"]), OBJECTIVE_LABELS):
+        part = rows[rows["objective"] == objective]
+        without = [
+            label(s, STRATEGY_LABELS) for s, v in zip(part["strategy"], part["value"], strict=True) if not is_number(v)
+        ]
+        whose = "" if len(without) == len(part) else f" ({', '.join(without)})"
+        if without:
+            lacking.append(label(objective, OBJECTIVE_LABELS).lower() + whose)
     return f"not known: {', '.join(lacking)}" if lacking else ""
 
 

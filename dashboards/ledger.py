@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -38,7 +40,8 @@ def phases(frame: pd.DataFrame, quantity: str) -> go.Figure:
     require(frame, ("strategy", "phase", quantity), "phases")
     frame = frame.assign(**{quantity: pd.to_numeric(frame[quantity], errors="coerce")})
     strategies = in_order(list(frame["strategy"]), STRATEGY_LABELS)
-    unit = unit_for(quantity, frame.groupby("strategy")[quantity].sum().tolist())
+    lengths = frame.groupby("strategy")[quantity].sum().tolist()
+    unit = unit_for(quantity, lengths)
     figure = go.Figure()
     for phase in in_order(list(frame["phase"]), _ORDER):
         part = frame[(frame["phase"] == phase) & frame[quantity].notna()]
@@ -62,7 +65,7 @@ def phases(frame: pd.DataFrame, quantity: str) -> go.Figure:
     lacking = [s for s in strategies if not frame.loc[frame["strategy"] == s, quantity].notna().any()]
     note = f"not known: {', '.join(label(s, STRATEGY_LABELS) for s in lacking)}" if lacking else ""
     title = f"{label(quantity, COLUMN_LABELS).lower()} ({unit.symbol})"
-    figure.update_xaxes(title_text=axis_title(title, note), rangemode="tozero")
+    figure.update_xaxes(title_text=axis_title(title, note), range=[0, 1.03 * unit.factor * max([0.0, *lengths]) or 1.0])
     figure.update_yaxes(
         tickmode="array",
         tickvals=list(range(len(strategies))),
@@ -74,7 +77,6 @@ def phases(frame: pd.DataFrame, quantity: str) -> go.Figure:
         template=template.LIGHT,
         barmode="stack",
         height=190 + 52 * max(1, len(strategies)),
-        legend={"yref": "container", "y": 0, "yanchor": "bottom", "traceorder": "normal"},
         showlegend=True,
     )
     return figure
@@ -132,10 +134,8 @@ def timeline(frame: pd.DataFrame) -> go.Figure:
     figure.update_layout(
         template=template.LIGHT,
         barmode="overlay",
-        bargap=0.2,
         height=inner_px + 150,
         margin={"t": 28},
-        legend={"yref": "container", "y": 0, "yanchor": "bottom"},
         showlegend=True,
     )
     return figure
@@ -152,6 +152,7 @@ def _spans(
         orientation="h",
         y=[lanes.index(lane) for lane in part["lane"].tolist()],
         base=starts,
+        width=0.72,
         x=[end - start for start, end in zip(starts, ends, strict=True)],
         name=words,
         legendgroup=phase,
@@ -178,9 +179,5 @@ def _paint(phase: str) -> dict[str, object]:
 
 
 def _broken(text: str) -> str:
-    """A long bar label on two lines, so that the bars keep their room on a phone."""
-    text = template.shorten(text, 40)
-    middle = text.rfind(" ", 0, 16) if len(text) > 16 else -1
-    if middle <= 0:
-        return template.plain(text)
-    return f"{template.plain(text[:middle])}<br>{template.plain(text[middle + 1 :])}"
+    """A long bar label on several lines, so that the bars keep their room on a phone."""
+    return "<br>".join(template.plain(line) for line in textwrap.wrap(template.shorten(text, 48), 18))

@@ -38,14 +38,14 @@ COLUMN_LABELS: dict[str, str] = {
     "energy_j": "Energy",
     "usd": "Money",
     "success": "Success",
-    "strong_output_tokens": "Strong output tokens",
+    "strong_output_tokens": "Strong model output",
 }
 
 COLUMN_NOTES: dict[str, str] = {
     "time_s": "mean agent time at the scenario’s load; user gaps left out",
     "time_alone_s": "the same with nobody else on the engines",
     "traffic_bytes": "weights, KV cache and recurrent state, over all devices",
-    "strong_output_tokens": "tokens the strong model decodes",
+    "strong_output_tokens": "what it decodes: verdicts, repairs, thinking included",
 }
 
 PHASE_LABELS: dict[str, str] = {

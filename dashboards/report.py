@@ -13,7 +13,7 @@ import jinja2
 import pandas as pd
 import plotly.graph_objects as go
 import plotly.io
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from dashboards import figures, view
@@ -150,7 +150,7 @@ def _asset(name: str) -> str:
 
 
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_asset),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -158,3 +158,10 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["breakable"] = _breakable
+    return environment
+
+
+def _breakable(text: str) -> Markup:
+    """`text` escaped, with a place to break the line after each underscore."""
+    return escape(text).replace("_", Markup("_<wbr>"))

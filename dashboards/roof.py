@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from dashboards import template
 from dashboards.frames import axis_title, require
-from dashboards.units import is_number, rate_unit, with_unit
+from dashboards.units import digits, is_number, rate_unit, with_unit
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "triangle-down", "hexagon")
 _DASHES = {"weak": "dash", "strong": "solid"}
@@ -39,12 +39,13 @@ def roofline(devices: pd.DataFrame, points: pd.DataFrame) -> go.Figure:
     require(points, ("label", "role", "intensity_flops_per_byte", "achieved_flops_per_s", "bound"), "roofline")
     roofs = devices[_positive(devices, "peak_flops_per_s") & _positive(devices, "bandwidth_bytes_per_s")]
     dots = points[_positive(points, "intensity_flops_per_byte") & _positive(points, "achieved_flops_per_s")]
-    unit = rate_unit("FLOP/s", [*roofs["peak_flops_per_s"].tolist(), *dots["achieved_flops_per_s"].tolist()])
+    speeds = [*roofs["peak_flops_per_s"].tolist(), *dots["achieved_flops_per_s"].tolist()] or [1.0]
+    unit = rate_unit("FLOP/s", [math.sqrt(min(speeds) * max(speeds))])
     ridges = (roofs["peak_flops_per_s"] / roofs["bandwidth_bytes_per_s"]).tolist()
     along = [*ridges, *dots["intensity_flops_per_byte"].tolist()] or [1.0]
     left, right = 10 ** math.floor(math.log10(min(along)) - 0.3), 10 ** math.ceil(math.log10(max(along)) + 0.3)
     figure = go.Figure()
-    for row in roofs.to_dict("records"):
+    for row in roofs.sort_values("role", kind="stable").to_dict("records"):  # strong solid, weak dashed on top of it
         _roof(figure, row, left, right, unit.factor)
     for index, row in enumerate(dots.to_dict("records")):
         _dot(figure, row, _SYMBOLS[index % len(_SYMBOLS)], unit.factor)
@@ -54,16 +55,12 @@ def roofline(devices: pd.DataFrame, points: pd.DataFrame) -> go.Figure:
     figure.update_xaxes(
         type="log",
         title_text=axis_title("arithmetic intensity (FLOP per byte, log scale)", note),
-        range=[math.log10(left), math.log10(right)],
-        dtick=1,
-        exponentformat="power",
+        **_decades(left, right),
     )
-    figure.update_yaxes(
-        type="log", title_text=f"speed per device ({unit.symbol}, log scale)", dtick=1, exponentformat="power"
-    )
-    figure.update_layout(
-        template=template.LIGHT, height=500, legend={"yref": "container", "y": 0, "yanchor": "bottom"}, showlegend=True
-    )
+    lowest = min([*speeds, *(left * b for b in roofs["bandwidth_bytes_per_s"].tolist())]) * unit.factor
+    title = f"speed per device ({unit.symbol}, log scale)"
+    figure.update_yaxes(type="log", title_text=title, **_decades(lowest / 1.5, max(speeds) * unit.factor * 2))
+    figure.update_layout(template=template.LIGHT, height=500, showlegend=True)
     return figure
 
 
@@ -110,3 +107,11 @@ def _dot(figure: go.Figure, row: Mapping[Hashable, Any], symbol: str, factor: fl
 
 def _positive(frame: pd.DataFrame, column: str) -> pd.Series[bool]:
     return frame[column].map(lambda value: is_number(value) and value > 0).astype(bool)
+
+
+def _decades(low: float, high: float) -> dict[str, Any]:
+    """Range and ticks of a logarithmic axis from `low` to `high`: powers of ten, at most eight of them."""
+    ends = [math.log10(low), math.log10(high)]
+    powers = range(math.ceil(ends[0]), math.floor(ends[1]) + 1)
+    ticks = [10.0**power for power in powers if power % (len(powers) // 8 + 1) == 0]
+    return {"range": ends, "tickmode": "array", "tickvals": ticks, "ticktext": [digits(t, 1) for t in ticks]}

@@ -92,7 +92,10 @@ def _template(ink: str, paper: str, grid: str, faint: str) -> go.layout.Template
             "xaxis": axis,
             "yaxis": axis,
             "margin": {"l": 8, "r": 12, "t": 12, "b": 8, "pad": 4},
-            "legend": {"orientation": "h", "x": 0, "xanchor": "left", "font": {"size": 12}, "itemwidth": 30},
+            "legend": {
+                **{"orientation": "h", "font": {"size": 12}, "itemwidth": 30, "traceorder": "normal"},
+                **{"xref": "container", "x": 0, "xanchor": "left", "yref": "container", "y": 0, "yanchor": "bottom"},
+            },
             "hoverlabel": {"font": {"family": FONT, "size": 12}, "namelength": -1, "align": "left"},
             "bargap": 0.35,
             "modebar": {"orientation": "v", "bgcolor": "rgba(0,0,0,0)", "color": faint, "activecolor": ink},

@@ -25,15 +25,15 @@ from hwprofiles.errors import unknown_name
 VERDICT_WORDS: dict[str, str] = {"wins": "wins", "loses": "loses", "cannot_tell": "cannot tell"}
 RUNGS: dict[str, str] = {"prior": "Prior", "trace pair": "Trace pair", "judgements": "Judgements"}
 _PHRASES: dict[str, str] = {
-    "time": "takes {} the time of strong only",
-    "time_alone": "takes {} the time of strong only on idle engines",
-    "traffic": "moves {} the memory traffic of strong only",
-    "flops": "does {} the floating-point work of strong only",
-    "energy": "uses {} the energy of strong only",
-    "usd": "costs {} what strong only costs",
-    "money": "costs {} what strong only costs",
-    "strong_output_tokens": "has the strong model write {} the tokens of strong only",
-    "success": "succeeds {} as often as strong only",
+    "time": "takes {} the time of strong\u00a0only",
+    "time_alone": "takes {} the time of strong\u00a0only on idle engines",
+    "traffic": "moves {} the memory traffic of strong\u00a0only",
+    "flops": "does {} the floating-point work of strong\u00a0only",
+    "energy": "uses {} the energy of strong\u00a0only",
+    "usd": "costs {} what strong\u00a0only costs",
+    "money": "costs {} what strong\u00a0only costs",
+    "strong_output_tokens": "has the strong model write {} the tokens of strong\u00a0only",
+    "success": "succeeds {} as often as strong\u00a0only",
 }
 _GLYPH_MOST = 8.0
 _GLYPH_WIDTH = 180.0
@@ -56,7 +56,7 @@ def verdicts(document: Mapping[str, Any]) -> list[dict[str, Any]]:
         if kind not in VERDICT_WORDS:
             raise unknown_name(f"verdict of {objective}", kind, VERDICT_WORDS)
         strategy = label(str(verdict.get("strategy") or "spec_agent"), STRATEGY_LABELS)
-        phrase = _PHRASES.get(objective, f"has {{}} the {label(objective, OBJECTIVE_LABELS)} of strong only")
+        phrase = _PHRASES.get(objective, f"has {{}} the {label(objective, OBJECTIVE_LABELS)} of strong\u00a0only")
         ratio, low, high = (verdict.get(key) for key in ("ratio", "low", "high"))
         times = f"{digits(ratio)}\u202f×" if is_number(ratio) else None
         ends = f"{digits(low)} – {digits(high)}" if is_number(low) and is_number(high) else ""
@@ -69,7 +69,7 @@ def verdicts(document: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "sentence": f"{strategy} {phrase.format(times)}" if times else f"{strategy}: the ratio is not known",
                 "interval": ends,
                 "because": [str(reason) for reason in verdict.get("because") or ()],
-                "critical": [(label(k, {}), compact(v)) for k, v in (verdict.get("critical") or {}).items()],
+                "critical": [(label(k, {}), _turn(v)) for k, v in (verdict.get("critical") or {}).items()],
                 "glyph": _glyph(ratio, low, high, reach, wins_left=objective not in HIGHER_IS_BETTER),
             }
         )
@@ -89,7 +89,7 @@ def strategy_table(document: Mapping[str, Any]) -> dict[str, Any]:
         cells = [
             {
                 "value": shown(e.get("value"), unit),
-                "ends": interval(e, unit),
+                "ends": interval(e, unit) if e.get("low") != e.get("high") else "",
                 "note": None if is_number(e.get("value")) else _note(s, column, e, reasons),
             }
             for s, e in zip(strategies, estimates, strict=True)
@@ -159,6 +159,10 @@ def scenario_toml(document: Mapping[str, Any]) -> str:
     kept = _without_none(document.get("scenario") or {}, "", unset)
     tail = f"\n# not set: {', '.join(unset)}\n" if unset else ""
     return tomli_w.dumps(kept) + tail
+
+
+def _turn(value: object) -> str:
+    return "nowhere in its range" if value is None else compact(value)
 
 
 def _without_none(value: Any, path: str, unset: list[str]) -> Any:

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from pathlib import Path
 
 from costmodel.trajectory import Effect, strictest
 from hwprofiles.errors import InputError, unknown_name
@@ -26,7 +24,6 @@ from hwprofiles.errors import InputError, unknown_name
 _RULE = re.compile(r"(?P<name>[^()]+)\((?P<argument>[^()=]+)=(?P<glob>.*)\)", re.DOTALL)
 _MCP_NAME = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)")
 _SHELL = re.compile(r"[;&|<>$`\n]")
-_MAX_FILE_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +81,7 @@ class EffectMap:
         `declared` names the published set that goes with the trace. A name of the form `mcp__server__tool` is looked
         up whole and as `tool`. A glob on an argument never matches a value with a shell operator in it.
         """
-        bare = _MCP_NAME.fullmatch(name)
-        names = (name, bare["tool"]) if bare else (name,)
+        names = tuple(dict.fromkeys((name, bare_name(name))))
         hits = [r for r in self.rules if r.matches(names, arguments)]
         if hits:
             return _best(hits)
@@ -107,6 +103,12 @@ class EffectMap:
             hints={**self.hints, **other.hints},
             declared=other.declared + self.declared,
         )
+
+
+def bare_name(name: str) -> str:
+    """A tool's own name: `tool` of `mcp__server__tool`, else the name itself."""
+    found = _MCP_NAME.fullmatch(name)
+    return found["tool"] if found else name
 
 
 def _best(hits: list[Rule]) -> tuple[Effect, str]:
@@ -178,7 +180,9 @@ def effect_map(lines: Mapping[str, object], *, where: str = "effects") -> Effect
         conditional = _RULE.fullmatch(key)
         name = conditional["name"] if conditional else key
         if not name.strip() or (not conditional and "(" in key):
-            raise InputError(f'{place}: expected a tool name, a glob, or NAME(ARGUMENT=GLOB) such as "Bash(command=ls*)"')
+            raise InputError(
+                f'{place}: expected a tool name, a glob, or NAME(ARGUMENT=GLOB) such as "Bash(command=ls*)"'
+            )
         rules.append(
             Rule(
                 key=key,
@@ -191,113 +195,6 @@ def effect_map(lines: Mapping[str, object], *, where: str = "effects") -> Effect
     return EffectMap(rules=tuple(rules))
 
 
-def tools_list_hints(document: object, *, where: str = "tools/list") -> dict[str, tuple[Effect, str]]:
-    """Effects from an MCP `tools/list` result: `annotations.readOnlyHint = true` is a read, anything else may write.
-
-    `idempotentHint` and `destructiveHint: false` do not make a tool a read: it still changes something.
-
-    Raises
-    ------
-    InputError
-        If the document holds no list of tools.
-    """
-    while isinstance(document, dict) and "tools" not in document and isinstance(document.get("result"), dict):
-        document = document["result"]
-    tools = document.get("tools") if isinstance(document, dict) else document
-    if not isinstance(tools, list):
-        raise InputError(f'{where}: expected an MCP tools/list result with a list "tools"')
-    hints: dict[str, tuple[Effect, str]] = {}
-    for i, tool in enumerate(tools):
-        name = tool.get("name") if isinstance(tool, dict) else None
-        if not isinstance(name, str) or not name:
-            raise InputError(f'{where}: tools[{i}] has no "name"')
-        notes = tool.get("annotations")
-        hint = notes.get("readOnlyHint") if isinstance(notes, dict) else None
-        if hint is True:
-            hints[name] = Effect.READ, "MCP tools/list: readOnlyHint is true"
-        elif hint is False:
-            hints[name] = Effect.WRITE, "MCP tools/list: readOnlyHint is false"
-        else:
-            hints[name] = Effect.UNKNOWN, "MCP tools/list: no readOnlyHint, so it may write: held"
-    return hints
-
-
-def read_effects(path: Path | str) -> EffectMap:
-    """The effects map in a file.
-
-    A TOML file holds `name = "effect"` lines, at the top or under `[effects]`, and may name published sets with
-    `declared = ["tau2:retail"]` and MCP tool lists with `tools_list = ["tools.json"]` (paths from the file's folder). A
-    JSON file holds an MCP `tools/list` result, or an object of names and effects.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or a line is wrong.
-    """
-    path = Path(path)
-    where = path.name
-    raw = _text(path)
-    if path.suffix.lower() == ".json":
-        document = _json(raw, where)
-        if isinstance(document, dict) and document and all(isinstance(v, str) for v in document.values()):
-            return effect_map(document, where=where)
-        return EffectMap(hints=tools_list_hints(document, where=where))
-    try:
-        table: dict[str, object] = tomllib.loads(raw)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"{where}: not valid TOML: {error}") from None
-    return effects_from_table(table, where=where, folder=path.parent)
-
-
-def effects_from_table(table: Mapping[str, object], *, where: str, folder: Path) -> EffectMap:
-    """The effects map in a parsed TOML table (see `read_effects`)."""
-    rest = dict(table)
-    lines: dict[str, object] = {}
-    if isinstance(rest.get("effects"), dict):
-        lines.update(effect_lines(rest.pop("effects")))
-    declared = _texts(rest.pop("declared"), f"{where}: declared") if isinstance(rest.get("declared"), list) else ()
-    lists = _texts(rest.pop("tools_list"), f"{where}: tools_list") if isinstance(rest.get("tools_list"), list) else ()
-    for key, value in rest.items():
-        if key in lines:
-            raise InputError(f"{where}: {key!r} is given twice, at the top and under [effects]")
-        lines[key] = value
-    for set_name in declared:
-        declared_tools(set_name)
-    hints: dict[str, tuple[Effect, str]] = {}
-    for name in lists:
-        hints.update(tools_list_hints(_json(_text(folder / name), name), where=name))
-    return replace(effect_map(lines, where=where), hints=hints, declared=declared)
-
-
-def effect_lines(value: object) -> dict[str, object]:
-    """A table's entries with their keys as text."""
-    return {str(k): v for k, v in value.items()} if isinstance(value, dict) else {}
-
-
-def _texts(value: object, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-        raise InputError(f"{where}: expected a list of texts")
-    return tuple(value)
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
-            raise InputError(f"{path.name}: larger than {_MAX_FILE_BYTES // 2**20} MiB")
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path.name}: not UTF-8 text") from None
-
-
-def _json(raw: str, where: str) -> object:
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not valid JSON: {error}") from None
-
-
 _READS = ("get", "list", "search", "find", "check", "read", "fetch", "lookup", "look_up", "query", "describe", "show",
           "count", "view", "retrieve", "status")  # fmt: skip
 _PURES = ("calculate", "think", "compute", "convert", "format", "validate")
@@ -308,8 +205,8 @@ _WRITES = ("create", "update", "delete", "remove", "set", "add", "send", "post",
 
 def propose(name: str) -> tuple[Effect, str]:
     """A suggestion from a tool's name alone, to be confirmed by a person; never applied by an importer."""
-    bare = _MCP_NAME.fullmatch(name)
-    words = [w for w in re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", bare["tool"] if bare else name).lower()) if w]
+    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", bare_name(name)).lower()
+    words = [w for w in re.split(r"[^a-z]+", snake) if w]
     first = words[0] if words else ""
     for effect, verbs in ((Effect.WRITE, _WRITES), (Effect.PURE, _PURES), (Effect.READ, _READS)):
         if first in verbs:

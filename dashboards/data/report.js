@@ -2,6 +2,7 @@
 (() => {
   const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage", "resetScale2d"]] };
   const coarse = window.matchMedia("(pointer: coarse)").matches;
+  if (coarse) config.displayModeBar = false;
   const plots = [...document.querySelectorAll(".plot")];
   const heights = new Map();
 

@@ -15,7 +15,7 @@ PAUSE_S = 120.0
 
 def assemble(raw: RawTrajectory, *, source_format: str, effects: EffectMap, warnings: Warnings) -> Trajectory:
     """The neutral trajectory of a recorded one."""
-    missing = set(raw.missing)
+    missing = set(raw.missing) | ({"outcome"} if raw.outcome is None else set())
     zero = next((s.start_s for s in raw.steps if s.start_s is not None), None)
     steps = []
     for index, step in enumerate(raw.steps):
@@ -112,7 +112,9 @@ def _context(raw: RawStep, after: RawStep | None, warnings: Warnings) -> tuple[i
         warnings.add("the next prompt is shorter (compaction or another agent): observation taken as 0", raw.where)
         return visible, 0
     if growth < visible:
-        warnings.add("the next prompt grew by less than the visible output: visible output cut to the growth", raw.where)
+        warnings.add(
+            "the next prompt grew by less than the visible output: visible output cut to the growth", raw.where
+        )
         return growth, 0
     return visible, growth - visible
 

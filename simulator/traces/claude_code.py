@@ -1,8 +1,8 @@
 """Importer for Claude Code session files: the lines that share a `message.id` are one step.
 
 Each line repeats the message's usage, so counts are taken once. `input_tokens` excludes the cache, so the prompt is
-input + cache creation + cache read. The output count is final only on the line with a `stop_reason`; messages without one
-get an estimate from their characters, at the rate of the messages that have one. Thinking is inside the output count.
+input + cache creation + cache read. The output count is final only on the line with a `stop_reason`; messages without
+one get an estimate from their characters, at the rate of the messages that have one. Thinking is inside the output.
 """
 
 from __future__ import annotations
@@ -202,9 +202,7 @@ class _Session:
             step.output_tokens = found.counted
         found.final = found.final or message.get("stop_reason") is not None
 
-    def _block(
-        self, found: _Message, block: dict[str, object], chain: _Chain, at: float | None, where: str
-    ) -> None:
+    def _block(self, found: _Message, block: dict[str, object], chain: _Chain, at: float | None, where: str) -> None:
         kind = block.get("type")
         if kind in ("text", "thinking"):
             found.characters += _characters(block, str(kind), where)

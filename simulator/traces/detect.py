@@ -67,14 +67,14 @@ def detect(file: TraceFile) -> str:
         seen = _seen(sample) if n == 0 else seen
         if n >= 50:
             break
-    known = "; ".join(f"{f.name}: {f.description}" for f in (*FORMATS,))
+    known = "; ".join(f"{f.name}: {f.description}" for f in FORMATS)
     raise InputError(f"{file.name}: format not recognised ({seen}); known are {neutral.NAME}, {known}")
 
 
 _FOREIGN = (
     ("OpenInference", {"openinference.span.kind"}),
-    ("Langfuse observations", {"traceId", "usageDetails"}),
-    ("LangSmith runs", {"run_type", "dotted_order"}),
+    ("Langfuse observations", {"traceId", "type", "startTime"}),
+    ("LangSmith runs", {"run_type", "trace_id"}),
     ("a Codex rollout", {"type", "payload"}),
     ("LiteLLM logging", {"call_type", "prompt_tokens"}),
     ("Mooncake requests", {"input_length", "output_length"}),

@@ -1,9 +1,9 @@
 """The neutral trajectory format itself, as JSON, JSON Lines or Parquet.
 
-JSON is one object: `schema` = "specroof.trajectories/1", `name`, `kind`, `source`, `notes`, `trajectories`. JSON Lines has
-the same object without `trajectories` on the first line and one trajectory on each further line. Parquet has one row per
-step with its trajectory's columns beside it, and the first object in the file's metadata. Fields that a source could not
-tell are absent, never 0.
+JSON is one object: `schema` = "specroof.trajectories/1", `name`, `kind`, `source`, `notes`, `trajectories`. JSON Lines
+has the same object without `trajectories` on the first line and one trajectory on each further line. Parquet has one
+row per step with its trajectory's columns beside it, and the first object in the file's metadata. Fields that a source
+could not tell are absent, never 0.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ _TOOL = ("name", "effect", "latency_s", "error", "arguments")
 
 def looks_like(sample: object) -> bool:
     """Whether a parsed document (or the first line of one) is neutral trajectories."""
-    return isinstance(sample, dict) and isinstance(sample.get("schema"), str) and "trajectories" in str(sample["schema"])
+    return (
+        isinstance(sample, dict) and isinstance(sample.get("schema"), str) and "trajectories" in str(sample["schema"])
+    )
 
 
 def to_document(workload: Workload) -> dict[str, Any]:
@@ -139,8 +141,8 @@ def _step(value: object, index: int, where: str) -> Step:
     _keys(found, _STEP, ("index", "effect"), where)
     if found["index"] != index or isinstance(found["index"], bool):
         raise bad(f"{where}.index", str(index), found["index"])
-    tokens = {key: optional(count, found.get(key), f"{where}.{key}") for key in _TOKENS}
-    times = {key: optional(seconds, found.get(key), f"{where}.{key}") for key in _TIMES}
+    tokens: dict[str, Any] = {key: optional(count, found.get(key), f"{where}.{key}") for key in _TOKENS}
+    times: dict[str, Any] = {key: optional(seconds, found.get(key), f"{where}.{key}") for key in _TIMES}
     _ordered(tokens["cached_prompt_tokens"], tokens["prompt_tokens"], f"{where}.cached_prompt_tokens", "prompt_tokens")
     _ordered(tokens["visible_tokens"], tokens["output_tokens"], f"{where}.visible_tokens", "output_tokens")
     _ordered(times["start_s"], times["end_s"], f"{where}.start_s", "end_s")

@@ -50,7 +50,7 @@ _STEP = [
 
 def write_parquet(document: dict[str, Any], path: Path) -> None:
     """Write a neutral document; trajectories without a step have one row whose step columns are null."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for trajectory in document["trajectories"]:
         own = {k: v for k, v in trajectory.items() if k != "steps"}
         rows.extend({**own, **step} for step in trajectory["steps"] or [{}])

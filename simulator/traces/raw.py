@@ -111,4 +111,3 @@ def argument_key(value: object) -> str:
     """Ten hex digits that are equal for two calls with the same canonical arguments."""
     form = json.dumps(canonical({} if value is None else value), sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(form.encode("ascii")).hexdigest()[:10]
-

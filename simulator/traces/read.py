@@ -20,8 +20,8 @@ from simulator.traces.raw import Warnings
 class ImportedTrace:
     """What an import gave: the workload, the format, what was noticed and what no trajectory could tell.
 
-    `missing` holds every item that at least one trajectory misses: usage (token counts), cache (cached part of prompts),
-    thinking (apart from the output), times, tool_times, content (whether text came with a step), outcome.
+    `missing` holds every item that at least one trajectory misses: usage (token counts), cache (cached part of
+    prompts), thinking (apart from the output), times, tool_times, content (whether text came with a step), outcome.
     """
 
     workload: Workload
@@ -58,10 +58,8 @@ def read_trace(
         files = open_files([Path(p) for p in given])
         name = _format(files, format)
         warnings = Warnings()
-        if name == neutral.NAME:
-            workload = _neutral(files, chosen)
-        else:
-            workload = _foreign(files, name, chosen, warnings)
+        neutral_files = name == neutral.NAME
+        workload = _neutral(files, chosen) if neutral_files else _foreign(files, name, chosen, warnings)
     except RecursionError:
         raise InputError(f"{given[0]}: nested too deep") from None
     except OSError as error:

@@ -1,8 +1,8 @@
 """Importer for tau2-bench results: one assistant message with usage is one step.
 
-The customer of tau2 is an LLM too; its messages and its own tools (telecom) are time spent on the user, not agent steps.
-A message carries only the time when it was made, so a step starts at the message before it, unless the file says how
-long the generation took, and a tool's time is the gap to its answer (which holds the harness's overhead as well).
+The customer of tau2 is an LLM too; its messages and its own tools (telecom) are time spent on the user, not agent
+steps. A message carries only the time when it was made, so a step starts at the message before it, unless the file says
+how long the generation took, and a tool's time is the gap to its answer (with the harness's overhead in it).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from statistics import median
 
+from hwprofiles.errors import InputError
 from simulator.traces.load import TraceFile
 from simulator.traces.raw import RawCall, RawStep, RawTrajectory, Warnings, parsed_arguments
 from simulator.traces.values import count, instant, items, mapping, number, optional, seconds, text
@@ -73,8 +74,6 @@ def _once(sim: dict[str, object], where: str, seen: set[str]) -> None:
         return
     key = text(sim_id, f"{where}.id")
     if key in seen:
-        from hwprofiles.errors import InputError
-
         raise InputError(f"{where}: simulation id {key!r} occurs twice; is a file given twice?")
     seen.add(key)
 
@@ -119,9 +118,7 @@ def _trajectory(
     return raw
 
 
-def _clock(
-    messages: list[dict[str, object]], where: str, raw: RawTrajectory, warnings: Warnings
-) -> list[float | None]:
+def _clock(messages: list[dict[str, object]], where: str, raw: RawTrajectory, warnings: Warnings) -> list[float | None]:
     """Times of the messages in seconds; none at all where zones are mixed."""
     moments = [
         optional(instant, m.get("timestamp"), f"{where}.messages[{i}].timestamp") for i, m in enumerate(messages)
@@ -176,7 +173,9 @@ class _Walk:
         usage = optional(mapping, message.get("usage"), f"{where}.usage")
         if not usage and not calls and (self.scripted or not self.user_spoke):
             if self.raw.steps or self.user_spoke:
-                self.warnings.add("an assistant message without usage beside ones with usage is taken as scripted", where)
+                self.warnings.add(
+                    "an assistant message without usage beside ones with usage is taken as scripted", where
+                )
             return
         step = RawStep(where=f"{self.label}, step {len(self.raw.steps)}", calls=calls, spoke=spoke, model=self.model)
         if usage:
@@ -266,9 +265,9 @@ def _tokens(
     step.cached_tokens = first(("cache_read_tokens",), ("prompt_tokens_details", "cached_tokens"))
     if thinking is None and output is not None and first(("completion_tokens_details", "text_tokens")) == output:
         step.thinking_tokens = 0
-    if step.cached_tokens is None and step.prompt_tokens is not None:
-        if first(("prompt_tokens_details", "text_tokens")) == step.prompt_tokens:
-            step.cached_tokens = 0
+    uncached = first(("prompt_tokens_details", "text_tokens"))
+    if step.cached_tokens is None and uncached is not None and uncached == step.prompt_tokens:
+        step.cached_tokens = 0
 
 
 def _forget_times(raw: RawTrajectory) -> None:

@@ -333,7 +333,7 @@ def test_a_quantisation_without_known_bytes_is_refused(quant, message):
 
 
 def test_unknown_family_lists_the_known_ones():
-    with pytest.raises(ProfileError, match="'model_type' has the unknown value 'qwen9'.*known: .*qwen3_5_moe"):
+    with pytest.raises(ProfileError, match=r"'model_type' has the unknown value 'qwen9'.*known: .*qwen3_5_moe"):
         read({"model_type": "qwen9"})
 
 
@@ -400,11 +400,11 @@ def test_a_mutated_config_reads_or_is_refused_with_one_line(data):
         if not place:
             break
     try:
-        arch = read(document)
-    except InputError as error:
-        assert isinstance(error, ProfileError)
-        assert "\n" not in str(error)
-    else:
+        arch, message = read(document), ""
+    except ProfileError as error:
+        arch, message = None, str(error)
+    assert "\n" not in message
+    if arch is not None:
         assert n_params(arch) > 0
         assert weight_bytes(arch, "fp8") > 0
 

@@ -75,7 +75,9 @@ def spans() -> list[dict[str, Any]]:
     tools = ("get_user_details", "get_order_details", "get_product_details", "calculate")
     at = 0.0
     for step in range(12):
-        at = put("strong_only", "strong", "observation_prefill" if step else "prompt_prefill", step, 0.13, at, "context")
+        at = put(
+            "strong_only", "strong", "observation_prefill" if step else "prompt_prefill", step, 0.13, at, "context"
+        )
         at = put("strong_only", "strong", "decode", step, 1.6 + 0.4 * (step % 3), at, f"writes step {step}")
         if step % 4 != 3:
             at = put("strong_only", "tools", "tool", step, 0.35, at, tools[step % 4])

@@ -70,3 +70,18 @@ def test_every_command_is_in_the_documents():
 def test_every_document_is_in_the_index():
     text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     assert [d.name for d in (ROOT / "docs").glob("*.md") if d.name != "index.md" and f"({d.name})" not in text] == []
+
+
+def test_the_phases_are_those_of_the_ledgers():
+    from costmodel.cost import PHASES
+
+    text = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
+    section = text.split("## The ledgers")[1].split("\n## ")[0].split("The **resource ledger**")[0]
+    assert re.findall(r"`(\w+)`", section) == list(PHASES)
+
+
+def test_the_bundled_workloads_have_a_source():
+    text = (ROOT / "docs" / "data-sources.md").read_text(encoding="utf-8")
+    names = [file.stem for file in (ROOT / "simulator" / "data" / "workloads").iterdir()]
+    assert names
+    assert [name for name in names if f"`{name}`" not in text] == []

@@ -187,7 +187,9 @@ def test_every_figure_of_the_research_table():
     devices = [hardware(name) for name in NAMES]
     rows = rows_of_the_table()
     assert len(rows) == len(devices)
-    words = {d.name: set(re.findall(r"[a-z0-9]+", f"{d.title} {d.name} {' '.join(d.aliases)}".lower())) for d in devices}
+    words = {
+        d.name: set(re.findall(r"[a-z0-9]+", f"{d.title} {d.name} {' '.join(d.aliases)}".lower())) for d in devices
+    }
     free = {d.name: d for d in devices}
     columns = {"fp32": "fp32", "tf32": "tf32", "bf16/fp16": "fp16", "fp8": "fp8", "int8": "int8", "fp4": "fp4"}
     for row in rows:

@@ -16,7 +16,7 @@ from simulator.jobs import EngineJob
 from simulator.load import poisson_gaps, streams
 from simulator.theory import md1_wait_s, mg1_wait_s, mm1_wait_s, mmc_wait_s
 
-N_SEEDS, N_JOBS, N_WARM = 10, 7_000, 1_000
+N_SEEDS, N_JOBS, N_WARM = 10, 12_000, 2_000
 RATE, SERVICE_S = 0.7, 1.0
 
 

@@ -1,0 +1,44 @@
+"""Success of a trajectory as a chain of clean and tainted states, in closed form.
+
+    q_weak = w,   q_strong = u,   q_spec = w (1 - d) + (1 - a) u,   a = (1 - w)(1 - f) + w (1 - d)
+    S_N = g/(g+q) + q/(g+q) (1 - q - g)^N
+
+A committed step taints a clean trajectory with hazard q; a tainted one is mended with probability g per step; a
+trajectory that is clean at its end succeeds. q_spec holds for any window when detection and false rejection do not
+depend on the position in the segment.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Num = Any
+
+
+def implied_acceptance(weak_hazard: Num, detection: Num, false_reject: Num) -> Num:
+    """Acceptance that a reviewer's errors imply: (1 - w)(1 - f) + w (1 - d)."""
+    return (1.0 - weak_hazard) * (1.0 - false_reject) + weak_hazard * (1.0 - detection)
+
+
+def step_hazard(strategy: str, weak_hazard: Num, strong_hazard: Num, detection: Num, false_reject: Num) -> Num:
+    """Probability that a committed step is wrong.
+
+    Limits
+    ------
+    Errors of drafter, reviewer and strong author are taken as independent given the hazards.
+    """
+    if strategy == "strong_only":
+        return strong_hazard
+    if strategy == "weak_only":
+        return weak_hazard
+    accepted = implied_acceptance(weak_hazard, detection, false_reject)
+    return weak_hazard * (1.0 - detection) + (1.0 - accepted) * strong_hazard
+
+
+def success(hazard: Num, recovery: Num, n_steps: Num) -> Num:
+    """S_N of the chain; hazard and recovery both 0 give 1."""
+    total = np.asarray(hazard, dtype=float) + recovery
+    share = np.where(total > 0, hazard / np.where(total > 0, total, 1.0), 0.0)
+    return 1.0 - share * (1.0 - (1.0 - total) ** n_steps)

@@ -1,0 +1,233 @@
+"""How often a weak model's steps would be kept: from two traces of the same tasks, or from judgements.
+
+Literal agreement asks for the same tool with the same arguments. It is a lower bound for what a verifier accepts: a
+strong model agrees with its own second run only 0.87 to 0.93 of the time, because several next calls can be right.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from costmodel.trajectory import Effect, Trajectory, Workload
+from hwprofiles.errors import InputError
+from simulator.effects import bare_name
+
+LEVEL = 0.90
+SOLVED = 1 - 1e-6
+HANDOVERS = ("transfer_to_human_agents",)
+"""Tools left out of the comparison: handing over ends the task, and its argument is a free-text summary."""
+_COMPARED = (Effect.READ, Effect.WRITE, Effect.UNKNOWN)
+_RESAMPLES = 2000
+METHOD = "90 % bootstrap over tasks (seed 0, 2000 resamples), at least as wide as Wilson's"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """A share with its 90 % interval and the number of cases behind it."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionRate:
+    """The share at one position, from 0."""
+
+    position: int
+    rate: Rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """Acceptance per drafted call or step, given that all before it were accepted.
+
+    `any_order` accepts a call that the strong model also made, whenever it made it; `leading_share` is the share of the
+    strong model's calls that are covered that way. Both are None for judgements.
+    """
+
+    kind: str
+    source: str
+    tasks: int
+    mean: Rate
+    by_position: tuple[PositionRate, ...]
+    by_effect: Mapping[str, Rate]
+    any_order: Rate | None
+    leading_share: float | None
+    method: str
+    notes: tuple[str, ...] = ()
+
+    def toml(self) -> str:
+        """Lines for a scenario file."""
+        what = "lower bound: literal agreement" if self.kind == "trace_pair" else "judgements"
+        source = f"{what}, {self.source}, {self.tasks} tasks, {self.mean.n} steps".replace("\\", "/").replace('"', "'")
+        m = self.mean
+        return (
+            "[protocol]\n"
+            f"acceptance = {{ value = {m.value:.4g}, low = {m.low:.4g}, high = {m.high:.4g}, "
+            f'tier = "measured", source = "{source}" }}\n'
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One comparison: task number, position, effect, outcome."""
+
+    task: int
+    position: int
+    effect: str
+    accepted: bool
+
+
+def agreement(weak: Workload, strong: Workload, *, ignore: Collection[str] = HANDOVERS) -> Agreement:
+    """Literal agreement of a weak model's calls with a strong model's on the tasks that the strong one solved.
+
+    Read, write and unknown calls are compared in order, by name and canonical arguments, up to the first difference;
+    where they differ the strong model's call says which effect the case counts for. A task ends where either run ends.
+
+    Parameters
+    ----------
+    weak, strong : Workload
+        Traces of the same tasks (matched by task and trial).
+    ignore : collection of str
+        Tools to leave out.
+
+    Raises
+    ------
+    InputError
+        If no task occurs in both, the strong model solved none of them, or no call can be compared.
+    """
+    notes: list[str] = []
+    pairs = _pairs(weak, strong, notes)
+    exact: list[Trial] = []
+    loose: list[Trial] = []
+    shares = []
+    for i, (w, s) in enumerate(pairs):
+        mine, theirs = _calls(w, ignore), _calls(s, ignore)
+        exact.extend(_prefix(i, mine, theirs))
+        covered, trials = _any_order(i, mine, theirs)
+        loose.extend(trials)
+        if theirs:
+            shares.append(covered / len(theirs))
+    if not exact or not loose:
+        raise InputError("no call to compare: the trace pair has no read, write or unknown tool calls on shared tasks")
+    if any(t.effect == Effect.UNKNOWN for t in exact):
+        notes.append(
+            "some tools have no declared effect and are listed under unknown: an effects map tells reads apart"
+        )
+    return Agreement(
+        kind="trace_pair",
+        source=f"{weak.name} against {strong.name}",
+        tasks=len(pairs),
+        mean=rate(exact),
+        by_position=by_position(exact),
+        by_effect=by_effect(exact),
+        any_order=rate(loose),
+        leading_share=sum(shares) / len(shares) if shares else None,
+        method=METHOD,
+        notes=tuple(notes),
+    )
+
+
+def _key(trajectory: Trajectory) -> tuple[str, int]:
+    return (trajectory.task if trajectory.task is not None else trajectory.id), trajectory.trial or 0
+
+
+def _pairs(weak: Workload, strong: Workload, notes: list[str]) -> list[tuple[Trajectory, Trajectory]]:
+    theirs = {_key(t): t for t in strong.trajectories}
+    shared = {_key(t): (t, theirs[_key(t)]) for t in weak.trajectories if _key(t) in theirs}
+    if not shared:
+        raise InputError(f"no task occurs in both {weak.name!r} and {strong.name!r} (matched by task id and trial)")
+    known = [p for p in shared.values() if p[1].outcome is not None]
+    if not known:
+        notes.append("the strong trace records no outcomes: all shared tasks are used")
+        return list(shared.values())
+    solved = [p for p in known if (p[1].outcome or 0.0) >= SOLVED]
+    if not solved:
+        raise InputError(f"the strong model solved none of the {len(known)} shared tasks, so nothing can be compared")
+    notes.append(f"{len(shared)} shared tasks, of which the strong model solved {len(solved)}: only these are used")
+    return solved
+
+
+def _calls(trajectory: Trajectory, ignore: Collection[str]) -> list[tuple[str, str | None, str]]:
+    found = []
+    for step in trajectory.steps:
+        for tool in step.tools:
+            name = bare_name(tool.name)
+            if tool.effect in _COMPARED and name not in ignore and tool.name not in ignore:
+                found.append((name, tool.arguments, tool.effect.value))
+    return found
+
+
+def _prefix(
+    task: int, mine: Sequence[tuple[str, str | None, str]], theirs: Sequence[tuple[str, str | None, str]]
+) -> list[Trial]:
+    trials = []
+    for position, (w, s) in enumerate(zip(mine, theirs, strict=False)):
+        same = w[:2] == s[:2]
+        trials.append(Trial(task, position, s[2], same))
+        if not same:
+            break
+    return trials
+
+
+def _any_order(
+    task: int, mine: Sequence[tuple[str, str | None, str]], theirs: Sequence[tuple[str, str | None, str]]
+) -> tuple[int, list[Trial]]:
+    left = Counter(c[:2] for c in theirs)
+    trials = []
+    for position, call in enumerate(mine):
+        found = left[call[:2]] > 0
+        trials.append(Trial(task, position, call[2], found))
+        if not found:
+            break
+        left[call[:2]] -= 1
+    return sum(t.accepted for t in trials), trials
+
+
+def wilson(accepted: int, n: int, level: float = LEVEL) -> tuple[float, float]:
+    """Wilson's interval for a share of independent cases (E. B. Wilson, 1927)."""
+    if n == 0:
+        return 0.0, 1.0
+    z = NormalDist().inv_cdf(0.5 + level / 2)
+    p = accepted / n
+    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def rate(trials: Sequence[Trial]) -> Rate:
+    """The share accepted; cases of one task are not independent, so tasks are resampled."""
+    accepted, n = sum(t.accepted for t in trials), len(trials)
+    low, high = wilson(accepted, n)
+    tasks = sorted({t.task for t in trials})
+    if len(tasks) > 1:
+        import numpy as np
+
+        index = {task: i for i, task in enumerate(tasks)}
+        sums = np.zeros((len(tasks), 2))
+        for t in trials:
+            sums[index[t.task]] += (t.accepted, 1)
+        picks = np.random.default_rng(0).integers(0, len(tasks), (_RESAMPLES, len(tasks)))
+        totals = sums[picks].sum(axis=1)
+        edge = 50 * (1 - LEVEL)
+        lower, upper = np.percentile(totals[:, 0] / totals[:, 1], [edge, 100 - edge])
+        low, high = min(low, float(lower)), max(high, float(upper))
+    return Rate(value=accepted / n, low=low, high=high, n=n)
+
+
+def by_position(trials: Sequence[Trial]) -> tuple[PositionRate, ...]:
+    """Rates of the positions that have cases."""
+    places = sorted({t.position for t in trials})
+    return tuple(PositionRate(position=p, rate=rate([t for t in trials if t.position == p])) for p in places)
+
+
+def by_effect(trials: Sequence[Trial]) -> dict[str, Rate]:
+    """Rates of the effects that have cases."""
+    order = [e.value for e in Effect]
+    present = sorted({t.effect for t in trials}, key=order.index)
+    return {effect: rate([t for t in trials if t.effect == effect]) for effect in present}

@@ -1,0 +1,282 @@
+"""Scenarios as files: strict reading with one-line errors, `--set`, the list of keys, bundled scenarios."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from hwprofiles.errors import InputError, ProfileError, nearest, unknown_name
+from simulator import scenario as schema
+from simulator.scenario import PARAMETERS, Scenario
+from simulator.uncertain import Uncertain
+
+_MAX_BYTES = 1_000_000
+_SECTIONS = {
+    "weak": schema.ModelSide,
+    "strong": schema.ModelSide,
+    "workload": schema.WorkloadSection,
+    "protocol": schema.Protocol,
+    "tools": schema.Tools,
+    "effects": schema.Effects,
+    "link": schema.LinkSection,
+    "load": schema.Load,
+    "quality": schema.Quality,
+    "objective": schema.Objective,
+    "run": schema.Run,
+}
+
+
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[Scenario]:
+    return TypeAdapter(Scenario)
+
+
+def scenario_names() -> list[str]:
+    """Names of the bundled scenarios."""
+    folder = files("simulator") / "data" / "scenarios"
+    return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
+
+
+def load_scenario(name_or_path: str | Path, settings: Iterable[str] = ()) -> Scenario:
+    """Read a scenario by bundled name or TOML path and apply `KEY=VALUE` settings.
+
+    Relative file names inside a scenario file are taken from the file's own folder.
+
+    Raises
+    ------
+    ProfileError
+        Unreadable, not UTF-8, not TOML, unknown or missing key, value out of range: one line that names the place.
+    InputError
+        No such scenario.
+    """
+    text, where, folder = _text(str(name_or_path))
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ProfileError(f"{where}: not valid TOML: {error}") from None
+    except RecursionError:
+        raise ProfileError(f"{where}: nested too deeply") from None
+    if folder is not None:
+        _anchor(document, folder)
+    for setting in settings:
+        key, value = parse_setting(setting)
+        set_key(document, key, value)
+    return from_document(document, where)
+
+
+def _text(name: str) -> tuple[str, str, Path | None]:
+    if name in scenario_names():
+        bundled = files("simulator") / "data" / "scenarios" / f"{name}.toml"
+        return bundled.read_text(encoding="utf-8"), name, None
+    path = Path(name)
+    if path.suffix.lower() != ".toml" and not path.is_file():
+        raise unknown_name("scenario", name, scenario_names())
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ProfileError(f"{name}: cannot be read: {error.strerror or error}") from None
+    if len(raw) > _MAX_BYTES:
+        raise ProfileError(f"{name}: {len(raw)} bytes; a scenario file has at most {_MAX_BYTES}")
+    if not raw.strip():
+        raise ProfileError(f"{name}: the file is empty")
+    try:
+        return raw.decode("utf-8"), name, path.parent
+    except UnicodeDecodeError as error:
+        raise ProfileError(f"{name}: not UTF-8 at byte {error.start}") from None
+
+
+_FILES = (("workload", "trace"), ("effects", "mcp_tools"), *((r, k) for r in ("weak", "strong") for k in ("model", "hardware")))
+
+
+def _anchor(document: dict[str, Any], folder: Path) -> None:
+    """Make file names inside the scenario relative to its folder, where such a file exists."""
+    for section, key in _FILES:
+        part = document.get(section)
+        value = part.get(key) if isinstance(part, dict) else None
+        if isinstance(value, str) and not Path(value).is_absolute() and (folder / value).exists():
+            part[key] = str(folder / value)  # type: ignore[index]  # part is a dict when value is a str
+
+
+def parse_setting(setting: str) -> tuple[str, Any]:
+    """Split `KEY=VALUE`; the value is TOML (number, bool, list, inline table) or else plain text."""
+    key, mark, text = setting.partition("=")
+    if not mark or not key.strip():
+        raise InputError(f"--set {setting!r}: expected KEY=VALUE")
+    try:
+        parsed = tomllib.loads(f"v = {text.strip()}")
+        value = parsed["v"] if set(parsed) == {"v"} else text
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    return key.strip(), value
+
+
+def set_key(document: dict[str, Any], key: str, value: Any) -> None:
+    """Set a parameter or dotted key in a scenario document; a value of None unsets it."""
+    dotted = PARAMETERS.get(key, key)
+    known = [*all_keys(), *PARAMETERS]
+    section = dotted.split(".")[0]
+    if dotted not in known and not dotted.startswith("effects.map.") and section not in (*_SECTIONS, "title"):
+        raise unknown_name("scenario key", key, known)
+    if dotted not in known and not dotted.startswith(("effects.map.", *(f"{k}." for k in all_keys()))):
+        raise unknown_name("scenario key", key, known)
+    *path, last = dotted.split(".", 2 if dotted.startswith("effects.map.") else -1)
+    part = document
+    for name in path:
+        found = part.setdefault(name, {})
+        if not isinstance(found, dict):
+            raise InputError(f"{key}: {name} is not a table")
+        part = found
+    if value is None:
+        part.pop(last, None)
+    else:
+        part[last] = value
+
+
+def from_document(document: Mapping[str, Any], where: str) -> Scenario:
+    """Validate a document into a scenario; one line names the first fault."""
+    try:
+        scenario = _adapter().validate_python(document)
+    except ValidationError as error:
+        raise ProfileError(f"{where}: {_first(error)}") from None
+    _consistent(scenario, where)
+    return scenario
+
+
+def _first(error: ValidationError) -> str:
+    """The first fault in one line: place, what is wrong, nearest key."""
+    fault = error.errors(include_url=False)[0]
+    place = ".".join(str(p) for p in fault["loc"] if not str(p).startswith("function-"))
+    kind = fault["type"]
+    if kind in ("unexpected_keyword_argument", "extra_forbidden"):
+        parent, _, key = place.rpartition(".")
+        hint = nearest(key, (k.removeprefix(f"{parent}.") for k in all_keys() if k.startswith(parent)))
+        return f"unknown key {place!r}" + (f"; did you mean {hint!r}?" if hint else "")
+    if kind in ("missing", "missing_argument", "missing_keyword_only_argument"):
+        return f"missing key {place!r}"
+    message = fault["msg"].removeprefix("Value error, ")
+    shown = repr(fault["input"])
+    if len(shown) > 80:
+        shown = shown[:77] + "..."
+    return f"{place}: {message[0].lower()}{message[1:]}, got {shown}" if "got" not in message else f"{place}: {message}"
+
+
+def _consistent(s: Scenario, where: str) -> None:
+    """Two sources for one thing, and keys that would have no effect."""
+
+    def refuse(text: str) -> None:
+        raise ProfileError(f"{where}: {text}")
+
+    for role in ("weak", "strong"):
+        side = getattr(s, role)
+        own = [k for k in ("model", "hardware", "weight_dtype", "max_seqs", "chunk_tokens", "usd_per_h") if getattr(side, k) is not None]
+        if side.api is not None and own:
+            refuse(f"{role}.api and {role}.{own[0]} are two sources for one model; give one")
+        if side.api is None and (side.model is None or side.hardware is None):
+            refuse(f"{role} needs model and hardware, or api")
+        if side.api is None and side.prices is not None:
+            refuse(f"{role}.prices has no effect without {role}.api")
+        if side.api is not None and (side.n_devices, side.replicas) != (1, 1):
+            refuse(f"{role}.n_devices and {role}.replicas have no effect with {role}.api")
+    w = s.workload
+    if (w.trace is None) == (w.law is None):
+        refuse("workload needs exactly one of trace and law")
+    if w.trace is not None:
+        for key in ("steps", "write_share", "reply_share"):
+            if getattr(w, key) is not None:
+                refuse(f"workload.{key} needs a law; a trace has its own steps")
+        if w.seed:
+            refuse("workload.seed has no effect on a trace")
+    if w.law is not None and w.format is not None:
+        refuse("workload.format has no effect on a law")
+    if s.load.concurrency is not None and s.load.arrival_rate_per_s is not None:
+        refuse("load.concurrency and load.arrival_rate_per_s are two sources for the load; give one")
+    if w.thinking_tokens is not None and not (s.weak.thinking or s.strong.thinking):
+        refuse("workload.thinking_tokens has no effect: neither model thinks")
+    for name in ("acceptance",):
+        band = getattr(s.protocol, name)
+        if band is not None and band.high > 1:
+            refuse(f"protocol.{name}: must be at most 1, got {band.high}")
+    for name in ("weak_hazard", "strong_hazard", "detection", "false_reject", "recovery"):
+        if getattr(s.quality, name).high > 1:
+            refuse(f"quality.{name}: must be at most 1, got {getattr(s.quality, name).high}")
+    if s.protocol.verdict_tokens.low < 1:
+        refuse(f"protocol.verdict_tokens: must be at least 1, got {s.protocol.verdict_tokens.low}")
+    if len(set(s.strategies)) != len(s.strategies) or "strong_only" not in s.strategies:
+        refuse("strategies: must name each strategy once and include 'strong_only', the baseline")
+
+
+def to_document(value: Any) -> Any:
+    """A scenario (or part) as plain values for TOML and JSON: unset keys left out, exact bands as numbers."""
+    if isinstance(value, Uncertain):
+        if value.is_exact and value.source == "scenario":
+            return value.value
+        return {f.name: getattr(value, f.name) for f in fields(value)}
+    if is_dataclass(value) and not isinstance(value, type):
+        found = {f.name: to_document(getattr(value, f.name)) for f in fields(value)}
+        return {k: v for k, v in found.items() if v is not None and v != {}}
+    if isinstance(value, tuple):
+        return [to_document(v) for v in value]
+    return value
+
+
+@lru_cache(maxsize=1)
+def all_keys() -> tuple[str, ...]:
+    """Every dotted key of a scenario."""
+    top = ["title", "strategies"]
+    return (*top, *(f"{s}.{f.name}" for s, kind in _SECTIONS.items() for f in fields(kind)))
+
+
+def scenario_keys() -> list[dict[str, Any]]:
+    """Every key with default, unit, meaning, and the short parameter name that stands for it."""
+    short = {v: k for k, v in PARAMETERS.items()}
+    out = []
+    for name, kind in (("", Scenario), *_SECTIONS.items()):
+        hints = get_type_hints(kind)
+        for f in fields(kind):
+            key = f"{name}.{f.name}".lstrip(".")
+            if name == "" and f.name in _SECTIONS:
+                continue
+            default = None if f.default is MISSING else to_document(f.default)
+            required = f.default is MISSING and f.default_factory is MISSING
+            out.append(
+                {
+                    "key": key,
+                    "default": default,
+                    "required": required,
+                    "unit": f.metadata["unit"],
+                    "tier": _tier(f.default),
+                    "meaning": f.metadata["meaning"],
+                    "parameter": short.get(key),
+                    "type": _type_name(hints[f.name]),
+                }
+            )
+    return out
+
+
+def _tier(default: Any) -> str:
+    return default.tier if isinstance(default, Uncertain) else "assumed"
+
+
+def _type_name(hint: Any) -> str:
+    text = str(hint)
+    for plain, name in (("Uncertain", "number or band"), ("bool", "true or false"), ("Prices", "table"), ("dict", "table")):
+        if plain in text:
+            return name
+    if "tuple" in text:
+        return "list"
+    if "Literal" in text or "str" in text:
+        return "text"
+    return "whole number" if "int" in text else "number"
+
+
+def finite(value: float | None) -> float | None:
+    """None in place of a number that JSON cannot carry."""
+    return value if value is not None and math.isfinite(value) else None

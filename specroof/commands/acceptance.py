@@ -1,0 +1,111 @@
+"""`specroof acceptance`: how often drafts would be kept, from a trace pair or from judgements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hwprofiles.errors import InputError
+from specroof.output import emit, warn
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from costmodel.trajectory import Workload
+    from simulator.agreement import Agreement, Rate
+    from simulator.effects import EffectMap
+
+EXAMPLE = "Example: specroof acceptance --weak retail-gpt-4.1-mini --strong retail-gemini-3-flash"
+
+
+def register(app: typer.Typer) -> None:
+    """Add `acceptance` to the application."""
+    app.command("acceptance", epilog=EXAMPLE)(acceptance)
+
+
+def acceptance(
+    weak: Annotated[
+        str | None, typer.Option(metavar="TRACE", help="Trace of the weak model, or a bundled name.")
+    ] = None,
+    strong: Annotated[str | None, typer.Option(metavar="TRACE", help="Trace of the strong model, same tasks.")] = None,
+    judgements: Annotated[
+        str | None, typer.Option(metavar="CSV", help="Judged drafts: columns task, step, position, effect, accepted.")
+    ] = None,
+    effects: Annotated[str | None, typer.Option(help="TOML map of tool effects, or MCP tools/list JSON.")] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="A tool to leave out (repeatable).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Acceptance by position and effect, with 90 % intervals, and lines for a scenario file.
+
+    A trace pair gives literal agreement, a lower bound for what a verifier accepts; judgements give the thing itself.
+    """
+    from simulator.agreement import HANDOVERS, agreement
+    from simulator.effects_file import read_effects
+    from simulator.judgements import from_judgements
+
+    if judgements is not None:
+        if weak or strong or effects or ignore:
+            raise InputError("--judgements stands alone: leave out --weak, --strong, --effects and --ignore")
+        found = from_judgements(judgements)
+    elif weak is None or strong is None:
+        raise InputError("give --weak TRACE and --strong TRACE (same tasks), or --judgements CSV")
+    else:
+        known = None if effects is None else read_effects(effects)
+        left_out = (*HANDOVERS, *(ignore or ()))
+        found = agreement(_workload(weak, known), _workload(strong, known), ignore=left_out)
+    for note in found.notes:
+        warn(note)
+    emit(_document(found), as_json, lambda console: _render(console, found))
+
+
+def _workload(name: str, effects: EffectMap | None) -> Workload:
+    from simulator.traces import read_trace
+    from simulator.workloads import workload, workload_names
+
+    if effects is None or name in workload_names():
+        return workload(name)
+    return read_trace(name, effects=effects).workload
+
+
+def _rate(rate: Rate) -> dict[str, object]:
+    return {"value": rate.value, "low": rate.low, "high": rate.high, "n": rate.n}
+
+
+def _document(found: Agreement) -> dict[str, object]:
+    no_order = "judgements say which draft was kept, not in which order calls came"
+    return {
+        "kind": found.kind,
+        "source": found.source,
+        "tasks": found.tasks,
+        "mean": _rate(found.mean),
+        "by_position": [{"position": p.position, **_rate(p.rate)} for p in found.by_position],
+        "by_effect": {effect: _rate(rate) for effect, rate in found.by_effect.items()},
+        "any_order": {"value": None, "reason": no_order}
+        if found.any_order is None
+        else {**_rate(found.any_order), "leading_share": found.leading_share},
+        "method": found.method,
+        "notes": list(found.notes),
+        "toml": found.toml(),
+    }
+
+
+def _render(console: Console, found: Agreement) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    console.print(Text(f"Acceptance: {found.source}, {found.tasks} tasks", style="bold"))
+    table = Table(box=None, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for heading in ("accepted", "low", "high", "n"):
+        table.add_column(heading, justify="right")
+    rows = [("mean", found.mean)]
+    if found.any_order is not None:
+        rows.append(("in any order", found.any_order))
+    rows += [(f"effect {effect}", rate) for effect, rate in found.by_effect.items()]
+    rows += [(f"position {p.position}", p.rate) for p in found.by_position]
+    for label, rate in rows:
+        table.add_row(label, f"{rate.value:.3f}", f"{rate.low:.3f}", f"{rate.high:.3f}", str(rate.n))
+    console.print(table)
+    console.print(Text(found.method, style="dim"))
+    console.print(Text("\n" + found.toml()))
