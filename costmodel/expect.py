@@ -22,8 +22,9 @@ from costmodel.cost import COLUMNS, PHASES
 from costmodel.ledger import Row, work_shares
 from costmodel.pricing import Pricing
 from costmodel.protocol import Role, Strategy
+from costmodel.request import RequestPlan
 from costmodel.rounds import RoundResult
-from costmodel.session import EngineRequest, ProtocolSizes, Session, State, ToolRun
+from costmodel.session import EngineRequest, ProtocolSizes, Session, State, ToolRun, Work
 from costmodel.task import Task
 from costmodel.walk import play
 
@@ -75,12 +76,14 @@ class Tape:
 class Expected:
     """Expected ledger per trajectory (mean over tasks).
 
-    `ledger` is an array (n_samples, len(PHASES), len(COLUMNS)), `counts` (n_samples, len(COUNTS)).
+    `ledger` is an array (n_samples, len(PHASES), len(COLUMNS)), `counts` (n_samples, len(COUNTS)), `busy_s` the engine
+    seconds of each role (n_samples,).
     """
 
     strategy: str
     ledger: Array
     counts: Array
+    busy_s: Mapping[Role, Array]
 
     def column(self, name: str) -> Array:
         """Total of a ledger column, per sample."""
@@ -98,6 +101,7 @@ class _Compiler:
         self.strategy, self.law, self.pricing, self.sizes = strategy, law, pricing, sizes
         self.n_nodes = 0
         self.entry_ids: dict[tuple[Row, str], int] = {}
+        self.uses: dict[tuple[Work, bool], tuple[list[int], list[float]]] = {}
         self.coo: tuple[list[int], list[int], list[float]] = ([], [], [])
         self.counts: list[tuple[float, ...]] = []
         self.by_level: dict[int, list[tuple[int, int, int]]] = {}
@@ -145,6 +149,16 @@ class _Compiler:
         offsets.append([self.law.offset(m, e) for m, e in enumerate(effects)])
         return [full, *partial]
 
+    def _use(self, work: Work, plan: RequestPlan | None, wasted: bool) -> tuple[list[int], list[float]]:
+        """Entries that a work needs and how many of each; an idle engine's plan follows from the work."""
+        found = self.uses.get((work, wasted))
+        if found is None:
+            shape = self.pricing.shapes[work.role] if isinstance(work, EngineRequest) else None
+            shares = work_shares(work, plan, shape, wasted=wasted)
+            ids = [self.entry_ids.setdefault((s.row, s.phase), len(self.entry_ids)) for s in shares]
+            found = self.uses[work, wasted] = (ids, [s.count for s in shares])
+        return found
+
     def _replay(self, task: Task, state: State, verdict: Any) -> tuple[int, State]:
         session = Session(task, self.pricing.rules, self.sizes, state)
         result, plans = play(session, self.strategy, verdict, self.pricing)
@@ -152,11 +166,10 @@ class _Compiler:
         self.counts.append(round_counts(result))
         which, entry, amount = self.coo
         for work, plan, wasted in zip(result.works, plans, result.wasted, strict=True):
-            shape = self.pricing.shapes[work.role] if isinstance(work, EngineRequest) else None
-            for row, phase, count in work_shares(work, plan, shape, wasted=wasted):
-                which.append(branch)
-                entry.append(self.entry_ids.setdefault((row, phase), len(self.entry_ids)))
-                amount.append(count)
+            entries, amounts = self._use(work, plan, wasted)
+            which += [branch] * len(entries)
+            entry += entries
+            amount += amounts
         return branch, session.state
 
 
@@ -252,7 +265,9 @@ def mean_acceptance(tape: Tape, shift: Array) -> Array:
 
 
 def fit_shift(tape: Tape, law: AcceptanceLaw, mean: Array) -> Array:
-    """The shift per sample that gives `mean` acceptance over reviewed steps: exact for a flat law, else by bisection.
+    """The shift per sample that gives `mean` acceptance over reviewed steps: exact for a flat law, else by iteration.
+
+    On the logit scale the mean moves almost one for one with the shift, so each correction is the remaining error.
 
     Limits
     ------
@@ -263,13 +278,15 @@ def fit_shift(tape: Tape, law: AcceptanceLaw, mean: Array) -> Array:
         guess = np.log(mean) - np.log1p(-mean)
     if law.is_flat or not tape.reviews:
         return guess
-    low, high = guess - 8.0, guess + 8.0
-    sure = np.isinf(guess)
-    for _ in range(40):
-        middle = np.where(sure, guess, (low + high) / 2.0)
-        below = mean_acceptance(tape, middle) < mean
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.where(sure, guess, (low + high) / 2.0)
+    shift, sure = guess.copy(), np.isinf(guess)
+    for _ in range(60):
+        reached = mean_acceptance(tape, shift)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            error = np.where(sure, 0.0, np.log(reached) - np.log1p(-reached) - guess)
+        if np.all(np.abs(error) < 1e-12):
+            break
+        shift = np.where(sure, guess, shift - error)
+    return shift
 
 
 def expect(tape: Tape, shift: Any, pricing: Pricing) -> Expected:
@@ -287,7 +304,8 @@ def expect(tape: Tape, shift: Any, pricing: Pricing) -> Expected:
     cost = pricing.rows(tape.rows)
     n = len(weights)
     if cost.ndim == 3 and cost.shape[1] != n:
-        used, weights, n = np.broadcast_to(used, (cost.shape[1], used.shape[1])), weights, cost.shape[1]
+        n = cost.shape[1]
+        used = np.broadcast_to(used, (n, used.shape[1]))
     ledger = np.zeros((n, len(PHASES), len(COLUMNS)))
     for phase in range(len(PHASES)):
         mine = np.flatnonzero(tape.entries[:, 1] == phase)
@@ -298,4 +316,6 @@ def expect(tape: Tape, shift: Any, pricing: Pricing) -> Expected:
                 np.einsum("se,ce->sc", amounts, block) if block.ndim == 2 else np.einsum("se,cse->sc", amounts, block)
             )
     counts = np.asarray(np.broadcast_to(weights @ tape.counts, (n, len(COUNTS))))
-    return Expected(tape.strategy, ledger, counts)
+    busy = cost[COLUMNS.index("busy_s")][..., tape.entries[:, 0]] * used
+    of_role = {role: np.array([tape.rows[i].role is role for i in tape.entries[:, 0]]) for role in Role}
+    return Expected(tape.strategy, ledger, counts, {role: busy[:, mine].sum(axis=1) for role, mine in of_role.items()})

@@ -81,7 +81,7 @@ def request_shares(request: EngineRequest, plan: RequestPlan, shape: Shape) -> t
 
 def _api_shares(request: EngineRequest, plan: RequestPlan, shape: Shape) -> Iterator[Share]:
     role, phase = request.role, request.spans[-1][0]
-    yield Share(Row("api_request", role), phase, 1.0)
+    yield Share(Row("api_request", role), "host", 1.0)
     yield Share(Row("api_output_token", role), request.decode_phase, float(request.output_tokens))
     cached = plan.cached_tokens if plan.cached_tokens >= shape.min_cacheable_tokens else 0
     if cached:

@@ -81,6 +81,7 @@ class Pricing:
             for role, site in sites.items()
         }
         self._scalar: dict[Row, Array] = {}
+        self._plans: dict[tuple[Role, int, int, int], RequestPlan] = {}
 
     def _own_factors(self, dep: Deployment) -> dict[str, Num]:
         device, engine = dep.hardware.name, dep.engine.name
@@ -95,9 +96,11 @@ class Pricing:
 
     def plan(self, request: EngineRequest) -> RequestPlan:
         """The passes of a request on an idle engine."""
-        return plan_request(
-            self.rules[request.role], request.prompt_tokens, request.reusable_tokens, request.output_tokens
-        )
+        sizes = (request.role, request.prompt_tokens, request.reusable_tokens, request.output_tokens)
+        found = self._plans.get(sizes)
+        if found is None:
+            found = self._plans[sizes] = plan_request(self.rules[request.role], *sizes[1:])
+        return found
 
     def row(self, row: Row) -> Array:
         """Cost of one unit of a row: array (len(COLUMNS),). Only for scalar factors; cached."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 from costmodel.protocol import Role
 from costmodel.request import CacheRule, RequestPlan
@@ -69,11 +68,6 @@ State = tuple[int, tuple[int, int], tuple[int, int]]
 """(committed steps, (weak reusable, weak computed), (strong reusable, strong computed)): all that the future depends on."""
 
 
-@lru_cache(maxsize=4096)
-def _contexts(task: Task, role: Role) -> tuple[int, ...]:
-    return task.contexts(role)
-
-
 class _RoleCache:
     """Reusable prefix lengths of one role, and how far it has ever computed."""
 
@@ -127,7 +121,7 @@ class Session:
             Role.WEAK: _RoleCache(rules[Role.WEAK], *weak),
             Role.STRONG: _RoleCache(rules[Role.STRONG], *strong),
         }
-        self._contexts = {r: _contexts(task, r) for r in Role}
+        self._contexts = task.contexts
 
     @property
     def state(self) -> State:

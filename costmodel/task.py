@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 from costmodel.protocol import Role
@@ -32,7 +33,7 @@ class TaskStep:
         return self.weak_decoded if role is Role.WEAK else self.strong_decoded
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Task:
     """A trajectory's steps, and the context each role starts from (`prompt`), of which `shared` tokens are cached."""
 
@@ -41,10 +42,11 @@ class Task:
     shared_tokens: int
     steps: tuple[TaskStep, ...]
 
-    def contexts(self, role: Role) -> tuple[int, ...]:
-        """Prompt length before each step, and after the last one: X_j = prompt + sum_{i<j} (visible_i + observation_i)."""
-        grown = (s.visible + s.observation for s in self.steps)
-        return tuple(accumulate(grown, initial=dict(self.prompts)[role]))
+    @cached_property
+    def contexts(self) -> Mapping[Role, tuple[int, ...]]:
+        """Prompt length of each role before each step, and after the last: X_j = prompt + sum_{i<j} (visible_i + observation_i)."""
+        grown = [s.visible + s.observation for s in self.steps]
+        return {role: tuple(accumulate(grown, initial=prompt)) for role, prompt in self.prompts}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

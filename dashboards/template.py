@@ -9,14 +9,14 @@ STRATEGY_COLOURS: dict[str, str] = {
     "weak_only": "#E69F00",
     "step_verification": "#56B4E9",
     "spec_agent": "#0072B2",
-    "task_router": "#B8AE1F",
+    "task_router": "#999933",
     "step_router": "#009E73",
     "step_speculation": "#CC79A7",
     "spec_agent_pipelined": "#D55E00",
     "spec_agent_adaptive": "#882255",
 }
-"""Okabe and Ito's eight colours (jfly.uni-koeln.de/color), black as grey so that it reads on both backgrounds, yellow
-darkened so that it reads on white, and Paul Tol's wine as the ninth."""
+"""Okabe and Ito's colours (jfly.uni-koeln.de/color): black as grey so that it reads on both backgrounds; olive in place
+of yellow, which does not read on white, and wine as the ninth, both Paul Tol's (sronpersonalpages.nl/~pault)."""
 
 STRATEGY_SYMBOLS: dict[str, str] = {
     "strong_only": "line-ns-open",

@@ -55,7 +55,7 @@ def verdicts(document: Mapping[str, Any]) -> list[dict[str, Any]]:
         kind = str(verdict["verdict"])
         if kind not in VERDICT_WORDS:
             raise unknown_name(f"verdict of {objective}", kind, VERDICT_WORDS)
-        strategy = label(str(verdict.get("strategy") or "spec_agent"), STRATEGY_LABELS)
+        strategy = label(str(verdict["strategy"]), STRATEGY_LABELS)
         phrase = _PHRASES.get(objective, f"has {{}} the {label(objective, OBJECTIVE_LABELS)} of strong\u00a0only")
         ratio, low, high = (verdict.get(key) for key in ("ratio", "low", "high"))
         times = f"{digits(ratio)}\u202f×" if is_number(ratio) else None

@@ -142,6 +142,9 @@ def _pairs(weak: Workload, strong: Workload, notes: list[str]) -> list[tuple[Tra
     shared = {_key(t): (t, theirs[_key(t)]) for t in weak.trajectories if _key(t) in theirs}
     if not shared:
         raise InputError(f"no task occurs in both {weak.name!r} and {strong.name!r} (matched by task id and trial)")
+    domains = [{t.domain for t in w.trajectories if t.domain is not None} for w in (weak, strong)]
+    if all(domains) and not domains[0] & domains[1]:
+        notes.append(f"the traces name different domains ({', '.join(sorted(domains[0] | domains[1]))}): same tasks?")
     known = [p for p in shared.values() if p[1].outcome is not None]
     if not known:
         notes.append("the strong trace records no outcomes: all shared tasks are used")

@@ -1,12 +1,15 @@
-"""How trajectories come in: a fixed number of agents that each take the next one, or arrivals at random times.
+"""How trajectories come in: a fixed number of agents that each take the next one, or Poisson arrivals.
 
-Both take a *life*: a function from the running number of a trajectory to its SimPy process generator.
+Both go on until all *counted* trajectories have ended: a warm-up comes before them, and others behind them keep the
+load up, so that the counted ones see neither an empty nor an emptying system.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 import simpy
@@ -14,6 +17,48 @@ import simpy
 from hwprofiles.errors import InputError
 
 Life = Callable[[int], Generator[simpy.Event, object, object]]
+"""From the running number of a trajectory to its SimPy process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """The load of a run: closed (`concurrency` agents) or open (`arrival_rate_per_s`), exactly one of them.
+
+    `n_trajectories` are counted; see `n_warmup` for those before them.
+    """
+
+    n_trajectories: int
+    concurrency: int | None = None
+    arrival_rate_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        rate = self.arrival_rate_per_s
+        if (self.concurrency is None) == (rate is None):
+            raise InputError("a load is either a concurrency or an arrival rate: give exactly one")
+        if self.n_trajectories < 1 or (self.concurrency is not None and self.concurrency < 1):
+            raise InputError(f"trajectories and concurrency must be >= 1, got {self}")
+        if rate is not None and not (math.isfinite(rate) and rate > 0):
+            raise InputError(f"arrival rate must be finite and > 0 per second, got {rate}")
+
+    @property
+    def n_warmup(self) -> int:
+        """Trajectories before the counted ones: the first of each agent, or a quarter as many; none for one agent."""
+        if self.concurrency is not None:
+            return self.concurrency if self.concurrency > 1 else 0
+        return self.n_trajectories // 4
+
+    def counts(self, number: int) -> bool:
+        """Whether trajectory `number` is a counted one."""
+        return self.n_warmup <= number < self.n_warmup + self.n_trajectories
+
+    def start(self, env: simpy.Environment, life: Life, enough: simpy.Event, rng: np.random.Generator) -> None:
+        """Let trajectories 0, 1, 2, ... come in until `enough` has happened; `rng` draws the gaps of an open load."""
+        numbers = _until(enough)
+        if self.concurrency is not None:
+            for _ in range(self.concurrency):
+                env.process(_agent(env, numbers, life))
+        elif self.arrival_rate_per_s is not None:
+            env.process(_source(env, numbers, life, poisson_gaps(self.arrival_rate_per_s, rng)))
 
 
 def streams(seed: int, *names: str) -> dict[str, np.random.Generator]:
@@ -24,44 +69,39 @@ def streams(seed: int, *names: str) -> dict[str, np.random.Generator]:
     return {name: np.random.default_rng(child) for name, child in zip(names, children, strict=True)}
 
 
-def shuffled_order(n_tasks: int, n_wanted: int, rng: np.random.Generator) -> list[int]:
-    """Which task each of `n_wanted` trajectories lives: random permutations of all tasks, one after the other."""
-    if n_tasks < 1 or n_wanted < 1:
-        raise InputError(f"a load needs at least one task and one trajectory, got {n_tasks} and {n_wanted}")
-    order: list[int] = []
-    while len(order) < n_wanted:
-        order += rng.permutation(n_tasks).tolist()
-    return order[:n_wanted]
+def uniforms(seed: int, number: int, n: int) -> list[float]:
+    """`n` uniform numbers that belong to trajectory `number` whatever the strategy or load: common random numbers."""
+    key = np.random.SeedSequence(seed, spawn_key=(0, number))
+    return [float(u) for u in np.random.default_rng(key).random(n)]
 
 
-def poisson_gaps(rate_per_s: float, rng: np.random.Generator, n: int) -> Iterator[float]:
-    """`n` exponential gaps of mean `1 / rate_per_s` between arrivals, the first counted from time 0."""
-    if not (math.isfinite(rate_per_s) and rate_per_s > 0):
-        raise InputError(f"arrival rate must be finite and > 0 per second, got {rate_per_s}")
-    return iter(rng.exponential(1.0 / rate_per_s, n).tolist())
+def task_order(n_tasks: int, rng: np.random.Generator) -> Iterator[int]:
+    """Random permutations of all tasks, one after the other, without end."""
+    while True:
+        yield from rng.permutation(n_tasks).tolist()
 
 
-def closed_loop(env: simpy.Environment, n_agents: int, n_trajectories: int, life: Life) -> simpy.Event:
-    """`n_agents` agents live trajectories 0 .. n - 1 in order, each taking the next as soon as its own has ended."""
-    if n_agents < 1:
-        raise InputError(f"concurrency must be >= 1, got {n_agents}")
-    numbers = iter(range(n_trajectories))
-
-    def agent() -> Generator[simpy.Event, object, None]:
-        for number in numbers:
-            yield env.process(life(number))
-
-    return env.all_of([env.process(agent()) for _ in range(min(n_agents, n_trajectories))])
+def poisson_gaps(rate_per_s: float, rng: np.random.Generator) -> Iterator[float]:
+    """Exponential gaps of mean `1 / rate_per_s` without end, the first counted from time 0."""
+    while True:
+        yield float(rng.exponential(1.0 / rate_per_s))
 
 
-def open_loop(env: simpy.Environment, gaps_s: Iterator[float], life: Life) -> simpy.Event:
-    """Trajectories start one `gap` after another whatever has become of those before."""
+def _until(enough: simpy.Event) -> Iterator[int]:
+    for number in count():
+        if enough.triggered:
+            return
+        yield number
 
-    def source() -> Generator[simpy.Event, object, None]:
-        lives = []
-        for number, gap_s in enumerate(gaps_s):
-            yield env.timeout(gap_s)
-            lives.append(env.process(life(number)))
-        yield env.all_of(lives)
 
-    return env.process(source())
+def _agent(env: simpy.Environment, numbers: Iterator[int], life: Life) -> Generator[simpy.Event, object, None]:
+    for number in numbers:
+        yield env.process(life(number))
+
+
+def _source(
+    env: simpy.Environment, numbers: Iterator[int], life: Life, gaps_s: Iterator[float]
+) -> Generator[simpy.Event, object, None]:
+    for number in numbers:
+        yield env.timeout(next(gaps_s))
+        env.process(life(number))

@@ -256,7 +256,8 @@ def _read_parquet(path: Path, name: str) -> pd.DataFrame:
         raise ProfileError(f"{path}: cannot be read as parquet: {str(error).splitlines()[0]}") from None
     if not table.schema.equals(_arrow_schema(name)):
         raise ProfileError(f"{path}: columns must be {', '.join(SCHEMA[name])} of the schema's types")
-    return table.to_pandas().astype({column: spec.dtype for column, spec in SCHEMA[name].items()})
+    frame: pd.DataFrame = table.to_pandas()
+    return frame.astype({column: spec.dtype for column, spec in SCHEMA[name].items()})
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from costmodel.trajectory import Effect, Step, ToolCall, Trajectory, strictest
 from simulator.effects import EffectMap
 from simulator.traces.raw import RawCall, RawStep, RawTrajectory, Warnings, argument_key
+from simulator.traces.values import count, optional
 
 PAUSE_S = 120.0
 """A step longer than this is named in a warning: rate-limit pauses of minutes occur in recorded traces."""
@@ -43,6 +44,8 @@ def _step(
     warnings: Warnings,
     missing: set[str],
 ) -> Step:
+    for name, total in (("prompt", raw.prompt_tokens), ("output", raw.output_tokens)):
+        optional(count, total, f"{raw.where}: {name} tokens with all their parts")
     if raw.prompt_tokens is None or raw.output_tokens is None:
         missing.add("usage")
     if raw.cached_tokens is None:

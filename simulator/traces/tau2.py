@@ -171,8 +171,9 @@ class _Walk:
         content = message.get("content")
         spoke = isinstance(content, str) and bool(content.strip())
         usage = optional(mapping, message.get("usage"), f"{where}.usage")
-        if not usage and not calls and (self.scripted or not self.user_spoke):
-            if self.raw.steps or self.user_spoke:
+        begun = bool(self.raw.steps) or self.user_spoke
+        if not usage and not calls and (self.scripted or not begun):
+            if begun:
                 self.warnings.add(
                     "an assistant message without usage beside ones with usage is taken as scripted", where
                 )

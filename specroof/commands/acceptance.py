@@ -108,4 +108,4 @@ def _render(console: Console, found: Agreement) -> None:
         table.add_row(label, f"{rate.value:.3f}", f"{rate.low:.3f}", f"{rate.high:.3f}", str(rate.n))
     console.print(table)
     console.print(Text(found.method, style="dim"))
-    console.print(Text("\n" + found.toml()))
+    console.print(Text("\n" + found.toml()), soft_wrap=True)

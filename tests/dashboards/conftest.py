@@ -213,7 +213,7 @@ def make_document() -> dict[str, Any]:
              "source": "NVIDIA H200 datasheet, https://nvdam.widen.net/s/nb5zzzsjdf/hpc-datasheet-sc23-h200-datasheet"},
             {"input": "acceptance", "value": {"value": 0.85, "low": 0.81, "high": 0.88}, "tier": "measured",
              "source": "agreement of two traces, 89 tasks, 1,204 steps"},
-            {"input": "output tokens per step", "value": 118.4, "tier": "measured", "source": "the bundled retail trace"},
+            {"input": "output tokens per step", "value": 118.4, "tier": "measured", "source": "the retail trace"},
             {"input": "memory efficiency e_m", "value": 0.74, "tier": "fitted", "source": "vLLM step times on H200"},
             {"input": "verifier detection d", "value": {"value": 0.55, "low": 0.40, "high": 0.65}, "tier": "assumed",
              "source": "prior over published agent evaluations"},

@@ -68,7 +68,7 @@ def test_strategies_can_be_told_apart_by_colour_or_by_symbol(sight):
     places = {name: lab(seen(colour, SIGHTS[sight])) for name, colour in template.STRATEGY_COLOURS.items()}
     first_four = ("strong_only", "weak_only", "step_verification", "spec_agent")
     assert min(math.dist(places[a], places[b]) for a, b in itertools.combinations(first_four, 2)) > 20
-    assert min(math.dist(places[a], places[b]) for a, b in itertools.combinations(places, 2)) > 5
+    assert min(math.dist(places[a], places[b]) for a, b in itertools.combinations(places, 2)) > 11
 
 
 def test_every_phase_has_one_family_one_colour_and_a_name():

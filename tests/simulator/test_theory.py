@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def mean_wait_s(seed, draw):
     waits = []
 
     def source():
-        for gap in poisson_gaps(RATE, rng["arrivals"], N_JOBS):
+        for gap in islice(poisson_gaps(RATE, rng["arrivals"]), N_JOBS):
             yield env.timeout(gap)
             engine.submit(EngineJob(0, 1, 0, 1)).callbacks.append(lambda e: waits.append(e.value.queued_s))
 

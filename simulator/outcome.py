@@ -1,0 +1,227 @@
+"""What one strategy costs in one case: expected ledger, central and over samples, and the objectives derived from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from costmodel.api import Api
+from costmodel.cost import COLUMNS, TRAFFIC
+from costmodel.expect import Expected, Tape, compile_tape, expect, fit_shift
+from costmodel.pricing import Pricing, central_factors
+from costmodel.protocol import Role
+from costmodel.quality import step_hazard, success
+from costmodel.session import ProtocolSizes
+from costmodel.strategies import strategy as make_strategy
+from costmodel.task import Task
+from simulator.case import Case, tasks_of
+from simulator.sampling import QUALITY, STRUCTURAL, sampled
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+OBJECTIVES: tuple[str, ...] = ("time", "traffic", "flops", "energy", "money", "success")
+"""What a verdict is given for."""
+
+ROLES_OF: Mapping[str, tuple[Role, ...]] = {"strong_only": (Role.STRONG,), "weak_only": (Role.WEAK,)}
+"""Roles a strategy reserves; both where not named."""
+
+_KNOT_TASKS = 12
+
+
+def roles_of(strategy: str) -> tuple[Role, ...]:
+    """Roles whose devices a strategy reserves."""
+    return ROLES_OF.get(strategy, (Role.WEAK, Role.STRONG))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A strategy's expectation: `central` once, `spread` over the samples (token-count inputs applied as factors).
+
+    `time_s` is None until a simulation under load has set it: (central, samples).
+    """
+
+    strategy: str
+    window: int
+    tape: Tape
+    central: Expected
+    spread: Expected
+    loaded_time_s: tuple[float, Array] | None = None
+
+    def alone_s(self) -> tuple[float, Array]:
+        """Time on idle engines, central and sampled."""
+        return float(self.central.column("wall_s")[0]), self.spread.column("wall_s")
+
+    def time_s(self) -> tuple[float, Array]:
+        """Time at the scenario's load, central and sampled."""
+        return self.loaded_time_s or self.alone_s()
+
+
+class Evaluator:
+    """Evaluates strategies of one case on shared samples, so that ratios are paired."""
+
+    def __init__(self, case: Case, samples: Mapping[str, Array]) -> None:
+        self.case = case
+        self.samples = samples
+        self.pricing = Pricing(case.sites)
+        spread = {k: v[:, None] for k, v in samples.items() if k in central_factors(case.sites)}
+        self.sampled_pricing = Pricing(case.sites, spread)
+        self._tapes: dict[tuple[str, int], Tape] = {}
+        self._changed: dict[tuple[str, int, str, float], Expected] = {}
+        reference = self.tape("spec_agent", case.scenario.protocol.window)
+        value = case.acceptance.value
+        self.shift = fit_shift(reference, case.law, np.array([value]))
+        self.shifts = fit_shift(reference, case.law, sampled(samples, "acceptance", value))
+        self.reference = reference
+        step = max(1, len(case.tasks) // _KNOT_TASKS)
+        self.few = tuple(range(0, len(case.tasks), step))
+
+    def tape(self, name: str, window: int) -> Tape:
+        """The tape of a strategy over all tasks."""
+        if (name, window) not in self._tapes:
+            self._tapes[name, window] = self._compile(name, window, self.case.tasks, self.case.sizes)
+        return self._tapes[name, window]
+
+    def _compile(self, name: str, window: int, tasks: tuple[Task, ...], sizes: ProtocolSizes) -> Tape:
+        return compile_tape(make_strategy(name, window), tasks, self.case.law, self.pricing, sizes)
+
+    def outcome(self, name: str, window: int) -> Outcome:
+        """Evaluate a strategy: exactly at the central values, and over the samples."""
+        tape = self.tape(name, window)
+        central = expect(tape, self.shift, self.pricing)
+        spread = expect(tape, self.shifts, self.sampled_pricing)
+        for key in STRUCTURAL:
+            spread = self._apply(spread, name, window, key)
+        return Outcome(strategy=name, window=window, tape=tape, central=central, spread=spread)
+
+    def _apply(self, spread: Expected, name: str, window: int, key: str) -> Expected:
+        """Scale sampled ledgers by how a token-count input changes the central one (piecewise linear in the input)."""
+        if key not in self.samples:
+            return spread
+        x = self.samples[key]
+        low, mid, high = self._knots(key)
+        at = {v: self.with_tokens(name, window, key, v) for v in (low, mid, high)}
+
+        def factor(pick: Any) -> Array:
+            base = pick(at[mid])
+            change = [np.where(base > 0, pick(at[v]) / np.where(base > 0, base, 1.0), 1.0) for v in (low, mid, high)]
+            slope_down, slope_up = (change[1] - change[0]) / (mid - low), (change[2] - change[1]) / (high - mid)
+            d = (x - mid).reshape(-1, *([1] * np.ndim(base)))
+            return np.maximum(0.0, change[1] + np.where(d < 0, slope_down * d, slope_up * d))
+
+        return replace(
+            spread,
+            ledger=spread.ledger * factor(lambda e: e.ledger[0]),
+            counts=spread.counts * factor(lambda e: e.counts[0]),
+            busy_s={r: b * factor(lambda e, r=r: e.busy_s[r][0]) for r, b in spread.busy_s.items()},
+        )
+
+    def _knots(self, key: str) -> tuple[float, float, float]:
+        band = self.token_input(key)
+        return band.low, band.value, band.high
+
+    def token_input(self, key: str) -> Any:
+        """The scenario's band of a token-count input; None where the scenario leaves it to the trace."""
+        s = self.case.scenario
+        return s.protocol.verdict_tokens if key == "verdict_tokens" else getattr(s.workload, key)
+
+    def with_tokens(self, name: str, window: int, key: str, value: float) -> Expected:
+        """Central expectation over a dozen tasks spread over the workload, with one token-count input changed."""
+        found = self._changed.get((name, window, key, value))
+        if found is None:
+            found = self._changed[name, window, key, value] = self._with_tokens(name, window, key, value)
+        return found
+
+    def few_tasks(self, name: str, window: int) -> Expected:
+        """Central expectation over a dozen tasks spread over the workload."""
+        return self.with_tokens(name, window, "", 0.0)
+
+    def _with_tokens(self, name: str, window: int, key: str, value: float) -> Expected:
+        case = self.case
+        sizes = replace(case.sizes, verdict_tokens=max(1, round(value))) if key == "verdict_tokens" else case.sizes
+        work = replace(case.workload, trajectories=tuple(case.workload.trajectories[i] for i in self.few))
+        other = {k: value for k in ("thinking", "verbosity") if key.startswith(k)}
+        tape = self._compile(name, window, tasks_of(case.scenario, work, **other), sizes)
+        return expect(tape, self.shift, self.pricing)
+
+    def over_acceptance(self, outcome: Outcome, acceptance: Array) -> Expected:
+        """Central expectation at other mean acceptances."""
+        return expect(outcome.tape, fit_shift(self.reference, self.case.law, acceptance), self.pricing)
+
+
+def traffic_bytes(e: Expected) -> Array:
+    """Headline memory traffic: weights, KV and state."""
+    return np.asarray(sum(e.column(c) for c in TRAFFIC))
+
+
+def reserved_s(case: Case, time_s: Any) -> Any:
+    """Seconds each reserved device stands for one trajectory: the agents at work at once share the fleet."""
+    load = case.scenario.load
+    if load.arrival_rate_per_s is not None:
+        return np.zeros_like(time_s) + 1.0 / load.arrival_rate_per_s
+    return time_s / (load.concurrency or 1)
+
+
+def why_unknown(case: Case, strategy: str, objective: str) -> str | None:
+    """Why an objective cannot be known for a strategy; None when it can."""
+    for role in roles_of(strategy):
+        server = case.sites[role].server
+        if isinstance(server, Api):
+            if objective in ("traffic", "flops", "energy"):
+                return f"{objective} of the priced API {server.name} cannot be known"
+        elif objective == "money" and case.usd_per_h[role] is None:
+            return f"no price for {server.hardware.name}; set {role}.usd_per_h"
+        elif objective == "energy" and server.hardware.tdp_w is None:
+            return f"no power limit known for {server.hardware.name}"
+    return None
+
+
+def objective_terms(case: Case, o: Outcome, objective: str, *, central: bool, samples: Mapping[str, Array]) -> dict[str, Array]:
+    """An objective as a sum of named terms: phases, idle power, devices, API."""
+    e = o.central if central else o.spread
+    time = np.atleast_1d(np.asarray(o.time_s()[0] if central else o.time_s()[1]))
+    held = reserved_s(case, time)
+    if objective == "time":
+        alone = e.column("wall_s")
+        return _by_phase(e, ("wall_s",)) | ({} if o.loaded_time_s is None else {"queue": time - alone})
+    if objective in ("traffic", "flops"):
+        return _by_phase(e, TRAFFIC if objective == "traffic" else ("flops",))
+    if objective == "energy":
+        return _by_phase(e, ("energy_j",)) | {"idle": sum(_idle_w(case, r, samples, central) * held for r in roles_of(o.strategy))}
+    terms = {"API": e.column("api_usd")} if np.any(e.column("api_usd")) else {}
+    for role in roles_of(o.strategy):
+        rate = (case.usd_per_h[role] or 0.0) * case.devices(role) / 3600.0
+        if case.scenario.objective.money == "shared":
+            replicas = case.side(role).replicas
+            terms[f"{role} devices"] = rate / replicas * e.busy_s[role] / case.scenario.objective.target_utilisation
+        else:
+            terms[f"{role} devices"] = rate * held
+    return {k: v for k, v in terms.items() if np.any(v)}
+
+
+def _idle_w(case: Case, role: Role, samples: Mapping[str, Array], central: bool) -> Any:
+    server = case.sites[role].server
+    if isinstance(server, Api) or server.hardware.tdp_w is None:
+        return 0.0
+    share = server.efficiency.factors["idle_w_share"].value
+    drawn: Any = share if central else sampled(samples, f"{server.hardware.name}.idle_w_share", share)
+    return drawn * server.hardware.tdp_w.value * case.devices(role)
+
+
+def _by_phase(e: Expected, columns: tuple[str, ...]) -> dict[str, Array]:
+    from costmodel.cost import PHASES
+
+    found = e.ledger[:, :, [COLUMNS.index(c) for c in columns]].sum(axis=2)
+    return {phase: found[:, i] for i, phase in enumerate(PHASES) if np.any(found[:, i])}
+
+
+def success_of(case: Case, strategy: str, samples: Mapping[str, Array] | None) -> Array:
+    """Success by the homogeneous closed form, averaged over the tasks' lengths."""
+    q = case.scenario.quality
+    values = [np.array([getattr(q, k).value]) if samples is None else sampled(samples, k, getattr(q, k).value) for k in QUALITY]
+    w, u, d, f, g = values
+    hazard = step_hazard(strategy, w, u, d, f)
+    lengths, counts = np.unique([len(t.steps) for t in case.tasks], return_counts=True)
+    return np.asarray(sum(c * success(hazard, g, int(n)) for n, c in zip(lengths, counts, strict=True)) / counts.sum())

@@ -1,0 +1,339 @@
+"""The main job: compare the strategies of one scenario, say what decides, how sure it is and what would settle the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costmodel.cost import PHASES
+from costmodel.expect import Expected
+from costmodel.prediction import Prediction, predict
+from hwprofiles.errors import unknown_name
+from simulator.case import Case, prepare
+from simulator.outcome import OBJECTIVES, Evaluator, Outcome, objective_terms, success_of, why_unknown
+from simulator.pictures import roofline, timelines
+from simulator.sampling import draw_samples, inputs
+from simulator.scenario import Scenario
+from simulator.scenario_file import load_scenario, to_document
+from simulator.verdict import Verdict, because, critical_values, decide, ratio, settle
+
+WINDOWS: tuple[int, ...] = (1, 2, 4, 8)
+"""Windows compared for the recommendation, the scenario's own beside them."""
+
+_COLUMN_OF = {"traffic": "traffic_bytes", "flops": "flops", "energy": "energy_j", "money": "usd"}
+_REVIEWED = ("step_verification", "spec_agent")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The answer to one scenario: strategies x objectives with intervals, verdicts, and what they rest on."""
+
+    case: Case
+    outcomes: Mapping[str, Outcome]
+    predictions: Mapping[str, Mapping[str, Prediction | None]]
+    reasons: Mapping[str, Mapping[str, str]]
+    ratios: Mapping[str, Mapping[str, Prediction | None]]
+    verdicts: Mapping[str, Verdict]
+    recommended: Mapping[str, Any]
+    windows: tuple[Mapping[str, Any], ...]
+    settle: tuple[str, ...]
+    warnings: tuple[str, ...]
+    _pictures: Mapping[str, Any] = field(repr=False)
+
+    def verdict(self, objective: str) -> str:
+        """One objective's verdict as a sentence."""
+        if objective not in self.verdicts:
+            raise unknown_name("objective", objective, self.verdicts)
+        v = self.verdicts[objective]
+        if v.ratio is None:
+            reasons = self.reasons[v.strategy] | self.reasons["strong_only"]
+            return f"{objective}: cannot tell; " + reasons.get(_COLUMN_OF.get(objective, ""), "not known")
+        word = {"wins": "wins", "loses": "loses", "cannot_tell": "cannot tell"}[v.verdict]
+        text = f"{objective}: {v.strategy} {word}; ratio {v.ratio.value:.2f} [{v.ratio.low:.2f}, {v.ratio.high:.2f}]"
+        for reason in v.because:
+            text += f"; {reason}"
+        edge = v.critical.get("acceptance")
+        return text + (f"; pays from acceptance {edge:.2f}" if edge is not None else "")
+
+    def explain(self) -> Any:
+        """The ledger: seconds, bytes and FLOPs of every phase per task, one row per strategy and phase (DataFrame)."""
+        import pandas as pd
+
+        return pd.DataFrame(self._phases())
+
+    @property
+    def critical(self) -> dict[str, dict[str, float | None]]:
+        """Where each objective's ratio crosses 1 in each main unknown."""
+        return {o: dict(v.critical) for o, v in self.verdicts.items()}
+
+    def _phases(self) -> list[dict[str, Any]]:
+        rows = []
+        for name, o in self.outcomes.items():
+            terms = {k: objective_terms(self.case, o, k, central=True, samples={}) for k in ("time", "traffic", "flops")}
+            for phase in PHASES:
+                found = {k: float(np.ravel(t.get(phase, 0.0))[0]) for k, t in terms.items()}
+                if any(found.values()):
+                    rows.append(
+                        {
+                            "strategy": name,
+                            "phase": phase,
+                            "time_s": found["time"],
+                            "traffic_bytes": found["traffic"],
+                            "flops": found["flops"],
+                        }
+                    )
+        return rows
+
+    def document(self) -> dict[str, Any]:
+        """Everything as plain values, in the layout of the command line's JSON."""
+        method = "simulated" if any(o.loaded_time_s for o in self.outcomes.values()) else "expected"
+        return {
+            "scenario": to_document(self.case.scenario),
+            "title": self.case.scenario.title,
+            "acceptance_rung": self.case.rung,
+            "strategies": [
+                {"name": n, "window": o.window if n == "spec_agent" else None, "method": method}
+                | {k: p.to_dict() if p else None for k, p in self.predictions[n].items()}
+                | {"reasons": dict(self.reasons[n])}
+                for n, o in self.outcomes.items()
+            ],
+            "ratios_to_strong_only": {
+                n: {k: p.to_dict() if p else None for k, p in row.items()} for n, row in self.ratios.items()
+            },
+            "verdicts": {k: _verdict_document(v) for k, v in self.verdicts.items()},
+            "recommended": dict(self.recommended),
+            "settle": list(self.settle),
+            "windows": [dict(w) for w in self.windows],
+            "phases": self._phases(),
+            **self._pictures,
+            "provenance": provenance(self.case),
+            "warnings": list(self.warnings),
+            "interval_note": "Intervals are 90 % bands over the inputs' tiers (quasi-Monte-Carlo); they do not cover "
+            "how a different set of tasks would differ.",
+        }
+
+    def to_json(self) -> str:
+        """The document as JSON text."""
+        import json
+
+        return json.dumps(self.document(), allow_nan=False, indent=2)
+
+    def __rich__(self) -> Any:
+        from simulator.plan_text import plan_table
+
+        return plan_table(self)
+
+    def _repr_html_(self) -> str:
+        import pandas as pd
+
+        rows = {
+            n: {k: "-" if p is None else f"{p.value:.3g} [{p.low:.3g}, {p.high:.3g}]" for k, p in row.items()}
+            for n, row in self.predictions.items()
+        }
+        return str(pd.DataFrame(rows).T.to_html())
+
+
+def _verdict_document(v: Verdict) -> dict[str, Any]:
+    r = v.ratio
+    return {
+        "strategy": v.strategy,
+        "verdict": v.verdict,
+        "ratio": r.value if r else None,
+        "low": r.low if r else None,
+        "high": r.high if r else None,
+        "because": list(v.because),
+        "critical": dict(v.critical),
+    }
+
+
+def plan(scenario: Scenario | str | Path) -> Plan:
+    """Plan a draft-and-verify deployment.
+
+    Parameters
+    ----------
+    scenario : Scenario, bundled name or path of a TOML file
+
+    Raises
+    ------
+    InputError
+        A scenario that is wrong, or that names something unknown or impossible.
+    """
+    return plan_case(prepare(scenario if isinstance(scenario, Scenario) else load_scenario(scenario)))
+
+
+def plan_case(case: Case) -> Plan:
+    """Plan a prepared case: expected on idle engines, simulated besides when several agents share them."""
+    s = case.scenario
+    samples = draw_samples(inputs(case), s.run.samples, s.run.seed)
+    ev = Evaluator(case, samples)
+    outcomes = {name: ev.outcome(name, s.protocol.window) for name in s.strategies}
+    if s.load.arrival_rate_per_s is not None or (s.load.concurrency or 1) > 1:
+        from simulator.loaded import under_load
+
+        outcomes = under_load(case, ev, outcomes)
+    base = outcomes["strong_only"]
+    predictions = {n: _predictions(case, ev, o) for n, o in outcomes.items()}
+    reasons = {n: _reasons(case, n) for n in outcomes}
+    ratios = {
+        n: {k: ratio(case, ev, o, base, k) for k in OBJECTIVES} for n, o in outcomes.items() if n != "strong_only"
+    }
+    windows = _windows(case, ev, base, outcomes["spec_agent"]) if "spec_agent" in outcomes else ()
+    verdicts = {k: _verdict(case, ev, outcomes, ratios, k) for k in OBJECTIVES if _reviewed(outcomes)}
+    recommended = recommend(case, verdicts, ratios, windows)
+    goal = s.objective.minimise
+    advice: tuple[str, ...] = ()
+    if goal in verdicts:
+        v = verdicts[goal]
+        advice = settle(case, ev, outcomes[v.strategy], base, v)
+    return Plan(
+        case,
+        outcomes,
+        predictions,
+        reasons,
+        ratios,
+        verdicts,
+        recommended,
+        windows,
+        advice,
+        _warnings(case),
+        {"roofline": roofline(case, ev, outcomes), "timeline": timelines(case, ev, outcomes)},
+    )
+
+
+def _reviewed(outcomes: Mapping[str, Outcome]) -> list[str]:
+    return [n for n in _REVIEWED if n in outcomes]
+
+
+def _predictions(case: Case, ev: Evaluator, o: Outcome) -> dict[str, Prediction | None]:
+    found: dict[str, Prediction | None] = {
+        "time_s": predict(*o.time_s()),
+        "time_alone_s": predict(*o.alone_s()),
+    }
+    for objective, column in _COLUMN_OF.items():
+        if why_unknown(case, o.strategy, objective):
+            found[column] = None
+            continue
+        both = [
+            np.asarray(sum(objective_terms(case, o, objective, central=c, samples=ev.samples).values())) for c in (True, False)
+        ]
+        found[column] = predict(float(np.ravel(both[0])[0]), both[1])
+    found["success"] = predict(
+        float(success_of(case, o.strategy, None)[0]), success_of(case, o.strategy, ev.samples)
+    )
+    tokens = o.central.count("strong_output_tokens")[0]
+    found["strong_output_tokens"] = predict(float(tokens), o.spread.count("strong_output_tokens"))
+    return found
+
+
+def _reasons(case: Case, strategy: str) -> dict[str, str]:
+    found = {column: why_unknown(case, strategy, objective) for objective, column in _COLUMN_OF.items()}
+    return {k: v for k, v in found.items() if v}
+
+
+def _verdict(
+    case: Case,
+    ev: Evaluator,
+    outcomes: Mapping[str, Outcome],
+    ratios: Mapping[str, Mapping[str, Prediction | None]],
+    objective: str,
+) -> Verdict:
+    """The verdict for the reviewed strategy with the best central ratio."""
+    names = _reviewed(outcomes)
+    known = [n for n in names if ratios[n][objective] is not None]
+    sign = -1.0 if objective == "success" else 1.0
+
+    def rank(name: str) -> tuple[float, bool]:
+        r = ratios[name][objective]
+        return (sign * r.value if r else np.inf, name != "spec_agent")
+
+    best = min(known or names, key=rank)
+    r = ratios[best][objective]
+    word = decide(objective, r, case.scenario.objective.success_drop_max)
+    if r is None:
+        return Verdict(objective=objective, strategy=best, verdict=word, ratio=None, because=(), critical={})
+    o, base = outcomes[best], outcomes["strong_only"]
+    return Verdict(
+        objective=objective,
+        strategy=best,
+        verdict=word,
+        ratio=r,
+        because=because(case, ev, o, base, objective),
+        critical=critical_values(case, ev, o, base, objective),
+    )
+
+
+def _windows(case: Case, ev: Evaluator, base: Outcome, own: Outcome) -> tuple[Mapping[str, Any], ...]:
+    """Central ratios of spec_agent at several windows (idle engines).
+
+    The scenario's own window is evaluated over all tasks; the others relative to it, over a dozen tasks.
+    """
+    goals = [
+        k
+        for k in OBJECTIVES
+        if k != "success" and not why_unknown(case, "spec_agent", k) and not why_unknown(case, "strong_only", k)
+    ]
+    exact = {k: _central(case, own, k) / _central(case, base, k) for k in goals}
+    few = {w: ev.few_tasks("step_verification" if w == 1 else "spec_agent", w) for w in {*WINDOWS, own.window}}
+    rows = []
+    for window, e in sorted(few.items()):
+        row: dict[str, Any] = {"window": window}
+        for k in OBJECTIVES[:-1]:
+            change = _central(case, own, k, e) / _central(case, own, k, few[own.window]) if k in goals else None
+            row[k] = None if change is None else exact[k] * change
+        rows.append(row)
+    return tuple(rows)
+
+
+def _central(case: Case, o: Outcome, objective: str, e: Expected | None = None) -> float:
+    alone = replace(o, central=e or o.central, loaded_time_s=None)
+    return float(np.ravel(sum(objective_terms(case, alone, objective, central=True, samples={}).values()))[0])
+
+
+def recommend(
+    case: Case,
+    verdicts: Mapping[str, Verdict],
+    ratios: Mapping[str, Mapping[str, Prediction | None]],
+    windows: tuple[Mapping[str, Any], ...],
+) -> dict[str, Any]:
+    """The strategy and window to use for the scenario's objective, and why."""
+    goal = case.scenario.objective.minimise
+    v = verdicts.get(goal)
+    stay = {"strategy": "strong_only", "window": None, "objective": goal}
+    if v is None or v.ratio is None:
+        return stay | {"why": f"{goal} of no reviewed strategy is known"}
+    if verdicts["success"].verdict == "loses":
+        return stay | {"why": "every reviewed strategy loses more success than success_drop_max allows"}
+    if v.verdict == "loses" or v.ratio.value >= 1.0:
+        return stay | {"why": f"{v.strategy} has {goal} ratio {v.ratio.value:.2f} [{v.ratio.low:.2f}, {v.ratio.high:.2f}]"}
+    usable = [w for w in windows if w.get(goal) is not None]
+    best = min(usable, key=lambda w: (round(w[goal], 3), w["window"])) if usable else None
+    window = best["window"] if best else case.scenario.protocol.window
+    name = "step_verification" if window == 1 else "spec_agent"
+    sure = "clearly" if v.verdict == "wins" else "probably, not surely:"
+    why = f"{sure} less {goal} than strong-only: ratio {v.ratio.value:.2f} [{v.ratio.low:.2f}, {v.ratio.high:.2f}]"
+    if len(usable) > 1:
+        flat = max(w[goal] for w in usable if w["window"] > 1) - min(w[goal] for w in usable if w["window"] > 1)
+        why += "; windows of 2 and more are alike here" if flat < 0.01 else f"; window {window} is best of those tried"
+    return {"strategy": name, "window": window, "objective": goal, "why": why}
+
+
+def _warnings(case: Case) -> tuple[str, ...]:
+    found = []
+    unknown = sum(s.effect == "unknown" for t in case.tasks for s in t.steps)
+    steps = sum(len(t.steps) for t in case.tasks)
+    if unknown:
+        found.append(f"{unknown} of {steps} steps have tools of unknown effect, so they are held; name them under [effects.map]")
+    if case.scenario.tools.latency_s is None and all(s.tool_s < 0.005 for t in case.tasks for s in t.steps):
+        found.append("tool times in this workload are under 5 ms (in-process tools); set tools.latency_s to your own")
+    return tuple(found)
+
+
+def provenance(case: Case) -> list[dict[str, Any]]:
+    """Every input behind the answer with value, tier and source."""
+    from simulator.provenance import rows
+
+    return rows(case)

@@ -1,0 +1,195 @@
+"""Simulated runs: `simulate` for a scenario, `simulate_tasks` for tasks and prices of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import simpy
+
+from costmodel.expect import compile_tape, fit_shift
+from costmodel.pricing import Pricing
+from costmodel.protocol import Role, Strategy
+from costmodel.session import ProtocolSizes
+from costmodel.strategies import strategy as find_strategy
+from costmodel.task import Task
+from hwprofiles.errors import InputError
+from simulator.agents import Agents, Verdicts, drawn_verdicts
+from simulator.case import Case, prepare
+from simulator.fleet import Fleet
+from simulator.load import Demand, streams, task_order
+from simulator.results import RunResult, build
+from simulator.scenario import Load, Scenario
+from simulator.scenario_file import to_document
+
+_PER_AGENT, _AT_LEAST = 4, 60
+
+
+def simulate(
+    case: Case | Scenario,
+    strategy: str = "spec_agent",
+    seed: int | None = None,
+    *,
+    keep_log: bool = False,
+    pricing: Pricing | None = None,
+    shift: float | None = None,
+) -> RunResult:
+    """Simulate one strategy of a scenario at its load, with one seed.
+
+    Parameters
+    ----------
+    case : Case or Scenario
+        `prepare(scenario)` saves time when several runs follow.
+    seed : int or None
+        None: the scenario's. Runs of one seed share arrivals, task order and verdicts across strategies and loads.
+    keep_log : bool
+        Fill the frame `engine`.
+    pricing : Pricing or None
+        None: central factors. Another one prices the same run with other factors.
+    shift : float or None
+        Acceptance shift; None: `acceptance_shift`, which is worth keeping when several runs follow.
+
+    Raises
+    ------
+    InputError
+        Unknown strategy, or a scenario that cannot be built.
+    """
+    case = prepare(case) if isinstance(case, Scenario) else case
+    scenario = case.scenario
+    how = find_strategy(strategy, scenario.protocol.window)
+    pricing = Pricing(case.sites) if pricing is None else pricing
+    seed = scenario.run.seed if seed is None else seed
+    return simulate_tasks(
+        case.tasks,
+        how,
+        drawn_verdicts(case.law, acceptance_shift(case, pricing) if shift is None else shift, seed),
+        pricing,
+        case.sizes,
+        demand=demand(scenario.load),
+        replicas={role: case.side(role).replicas for role in Role},
+        seed=seed,
+        horizon_s=scenario.run.horizon_s,
+        keep_log=keep_log,
+        meta={"window": scenario.protocol.window, "scenario": to_document(scenario)},
+    )
+
+
+def acceptance_shift(case: Case, pricing: Pricing) -> float:
+    """The shift at which the steps that `spec_agent` has reviewed are kept with the scenario's mean acceptance."""
+    reference = find_strategy("spec_agent", case.scenario.protocol.window)
+    tape = compile_tape(reference, case.tasks, case.law, pricing, case.sizes)
+    return float(fit_shift(tape, case.law, np.array([case.acceptance.value]))[0])
+
+
+def demand(load: Load) -> Demand:
+    """The load of a scenario; one agent when it names none, and enough trajectories for a mean."""
+    concurrency = None if load.arrival_rate_per_s else (load.concurrency or 1)
+    n = load.n_trajectories or max(_AT_LEAST, _PER_AGENT * (concurrency or 0))
+    return Demand(n_trajectories=n, concurrency=concurrency, arrival_rate_per_s=load.arrival_rate_per_s)
+
+
+def simulate_tasks(
+    tasks: Sequence[Task],
+    strategy: Strategy,
+    verdicts: Verdicts,
+    pricing: Pricing,
+    sizes: ProtocolSizes,
+    *,
+    demand: Demand,
+    replicas: Mapping[Role, int],
+    seed: int,
+    horizon_s: float | None = None,
+    keep_log: bool = False,
+    skip_ahead: bool = True,
+    meta: Mapping[str, Any] | None = None,
+) -> RunResult:
+    """Simulate `strategy` on `tasks` until the counted trajectories of `demand` have ended, or until `horizon_s`.
+
+    Raises
+    ------
+    InputError
+        No tasks, or tasks with different shared prefixes.
+    """
+    if not tasks:
+        raise InputError("a simulation needs at least one task")
+    shared = {task.shared_tokens for task in tasks}
+    if len(shared) > 1:
+        raise InputError(f"all tasks must share one prefix, got lengths {sorted(shared)}")
+    env = simpy.Environment()
+    fleet = Fleet(env, pricing, replicas=replicas, shared_tokens=shared.pop(), skip_ahead=skip_ahead, keep_log=keep_log)
+    agents = Agents(env, fleet, strategy, sizes, verdicts)
+    random = streams(seed, "order", "arrivals")
+    order = task_order(len(tasks), random["order"])
+    enough = env.event()
+    left = demand.n_trajectories
+
+    def life(number: int) -> Any:
+        nonlocal left
+        yield from agents.live(number, tasks[next(order)], counted=demand.counts(number))
+        if demand.counts(number):
+            left -= 1
+            if not left:
+                enough.succeed()
+
+    demand.start(env, life, enough, random["arrivals"])
+    n_events = _run(env, enough, horizon_s)
+    document = {
+        "kind": "simulated",
+        "strategy": strategy.name,
+        "seed": seed,
+        "load": {"concurrency": demand.concurrency, "arrival_rate_per_s": demand.arrival_rate_per_s},
+        "n_counted": demand.n_trajectories,
+        "n_warmup": demand.n_warmup,
+        "end_s": env.now,
+        "events": n_events,
+        "engines": _engines(fleet, env.now),
+        **(meta or {}),
+    }
+    rows = {
+        "trajectories": [record.row() for record in agents.records],
+        "steps": agents.steps,
+        "phases": agents.phases,
+        "engine": _log(fleet),
+    }
+    return build(document, rows)
+
+
+def _run(env: simpy.Environment, enough: simpy.Event, horizon_s: float | None) -> int:
+    """Step the clock to `enough` or the horizon; returns the number of events."""
+    n = 0
+    while not enough.processed and (horizon_s is None or env.peek() <= horizon_s):
+        try:
+            env.step()
+        except simpy.core.EmptySchedule:
+            if horizon_s is not None:
+                break
+            raise InputError(
+                "the simulation cannot progress: nothing is left to happen, yet trajectories wait"
+            ) from None
+        n += 1
+    return n
+
+
+def _engines(fleet: Fleet, end_s: float) -> list[dict[str, Any]]:
+    return [
+        {
+            "role": role.value,
+            "replica": i,
+            "n_jobs": engine.n_finished,
+            "n_rejected": engine.n_rejected,
+            "busy_s": engine.busy_s,
+            "utilisation": engine.busy_s / end_s if end_s > 0 else 0.0,
+        }
+        for role, engines in fleet.engines.items()
+        for i, engine in enumerate(engines)
+    ]
+
+
+def _log(fleet: Fleet) -> list[tuple[Any, ...]]:
+    return [
+        (role.value, i, e.start_s, e.time_s, e.n_steps, e.n_prefill_tokens, e.n_decode, e.kv_used_tokens, e.n_waiting)
+        for role, engines in fleet.engines.items()
+        for i, engine in enumerate(engines)
+        for e in engine.log
+    ]

@@ -1,0 +1,104 @@
+"""The uncertain inputs of a case, and quasi-Monte-Carlo points over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from costmodel.api import Api
+from costmodel.deployment import Deployment
+from hwprofiles.efficiency import Factor
+from simulator.case import Case
+from simulator.uncertain import Band, Uncertain, sample_positive, sample_share
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+STRUCTURAL: tuple[str, ...] = ("verdict_tokens", "verbosity", "thinking_tokens")
+"""Inputs that change token counts, hence the tape itself."""
+
+QUALITY: tuple[str, ...] = ("weak_hazard", "strong_hazard", "detection", "false_reject", "recovery")
+
+_SHARES = frozenset({"acceptance", *QUALITY})
+_BOUNDED_FACTORS = ("_compute", "_compute_8bit", "_memory", "_bandwidth", "_share", "_correlation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """One input of a prediction, with its band, tier and source; `scale` is how its band is spread."""
+
+    name: str
+    band: Band
+    scale: Literal["positive", "share"]
+
+
+def inputs(case: Case) -> tuple[Input, ...]:
+    """Every input that carries a tier: factors of devices, engines and APIs, the link, behaviour and hazards."""
+    return tuple({i.name: i for i in _inputs(case)}.values())
+
+
+def _inputs(case: Case) -> Iterator[Input]:
+    s = case.scenario
+    yield Input(name="acceptance", band=case.acceptance, scale="share")
+    yield Input(name="verdict_tokens", band=s.protocol.verdict_tokens, scale="positive")
+    if s.workload.verbosity is not None:
+        yield Input(name="verbosity", band=s.workload.verbosity, scale="positive")
+    if s.workload.thinking_tokens is not None:
+        yield Input(name="thinking_tokens", band=s.workload.thinking_tokens, scale="positive")
+    for name in QUALITY:
+        yield Input(name=name, band=getattr(s.quality, name), scale="share")
+    if s.link is not None:
+        yield Input(name="link.rtt_s", band=s.link.rtt_s, scale="positive")
+    for role, site in case.sites.items():
+        if isinstance(site.server, Api):
+            yield _factor(f"{role}.request_s", site.server.request_s)
+            yield _factor(f"{role}.output_token_s", site.server.output_token_s)
+        else:
+            yield from _deployment(site.server)
+
+
+def _deployment(dep: Deployment) -> Iterator[Input]:
+    for name, factor in dep.efficiency.factors.items():
+        yield _factor(f"{dep.hardware.name}.{name}", factor)
+    for name, factor in dep.engine.factors.items():
+        yield _factor(f"{dep.engine.name}.{name}", factor)
+
+
+def _factor(name: str, factor: Factor) -> Input:
+    band = Uncertain(value=factor.value, low=factor.low, high=factor.high, tier=factor.tier, source=factor.source)
+    share = name.endswith(_BOUNDED_FACTORS) and factor.high <= 1.0
+    return Input(name=name, band=band, scale="share" if share else "positive")
+
+
+def draw_samples(given: tuple[Input, ...], n: int, seed: int) -> Mapping[str, Array]:
+    """Scrambled Sobol points over all uncertain inputs: name -> array (n,), exact inputs left out.
+
+    `n` is raised to a power of two, where Sobol points are balanced. Inputs are independent; roles on the same kind of
+    device share its factors.
+    """
+    from scipy.special import ndtri
+    from scipy.stats import qmc
+
+    uncertain = [i for i in given if not i.band.is_exact]
+    size = 1 << max(4, (n - 1).bit_length())
+    points = qmc.Sobol(d=max(1, len(uncertain)), scramble=True, rng=np.random.default_rng(seed)).random(size)
+    z = ndtri(np.clip(points, 1e-9, 1 - 1e-9))
+    out = {}
+    for column, i in enumerate(uncertain):
+        spread = sample_share if i.scale == "share" else sample_positive
+        out[i.name] = spread(z[:, column], i.band.value, i.band.low, i.band.high)
+        if i.name.endswith("roof_exponent"):
+            out[i.name] = np.maximum(1.0, out[i.name])
+    return out
+
+
+def size_of(samples: Mapping[str, Array]) -> int:
+    """Number of points in a draw (1 when nothing is uncertain)."""
+    return len(next(iter(samples.values()))) if samples else 1
+
+
+def sampled(samples: Mapping[str, Array], name: str, value: float) -> Array:
+    """An input's samples, or its exact value repeated."""
+    return samples[name] if name in samples else np.full(size_of(samples), value)
