@@ -48,8 +48,8 @@ class Api:
 
     @property
     def rule(self) -> CacheRule:
-        """The prefix-cache rule of the provider; chunking is its own business."""
-        return CacheRule(block_tokens=self.cache_block_tokens, chunk_tokens=_CHUNK_TOKENS)
+        """The prefix-cache rule of the provider, which caches prompts; chunking is its own business."""
+        return CacheRule(block_tokens=self.cache_block_tokens, chunk_tokens=_CHUNK_TOKENS, keeps_output=False)
 
 
 @lru_cache(maxsize=1)

@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from costmodel.arch import Attention, LatentAttention, LinearAttention, ModelArch
-from costmodel.counts import kv_bytes_per_token_of, layer_groups, weight_bytes
+from costmodel.arch import Attention, AttentionSpec, LinearAttention, ModelArch
+from costmodel.counts import kv_bytes_per_token_of, layer_groups, product_dtype, weight_bytes
 from costmodel.dtypes import compute_dtype, kv_bytes_each, weight_bytes_each
 from costmodel.engines import EngineProfile, engine
 from costmodel.models import model as find_model
+from costmodel.products import products
 from costmodel.request import CacheRule
 from hwprofiles.efficiency import Efficiency
 from hwprofiles.errors import CapacityError, InputError
@@ -133,17 +134,18 @@ def _check(dep: Deployment) -> None:
             f"{dep.label}: chunk_tokens = {rule.chunk_tokens} is below the cache block of {rule.block_tokens} tokens"
         )
     if kv_capacity_tokens(dep) < rule.block_tokens:
-        needed = weights_per_device_bytes(dep) + dep.engine.reserve_bytes
+        least = rule.block_tokens * kv_bytes_per_token_per_rank(dep) + sequence_bytes_per_rank(dep)
+        needed = weights_per_device_bytes(dep) + dep.engine.reserve_bytes + least
         available = device.memory_bytes.value * dep.engine.memory_share
         raise CapacityError(
-            f"{dep.label} does not fit: each device needs {needed / 1e9:.1f} GB for weights and reserve and has "
-            f"{available / 1e9:.1f} GB usable; use more devices, a smaller weight_dtype or larger memory",
+            f"{dep.label} does not fit: each device needs {needed / 1e9:.1f} GB for weights, reserve and a cache block "
+            f"and has {available / 1e9:.1f} GB usable; use more devices, a smaller weight_dtype or larger memory",
             needed_bytes=needed,
             available_bytes=available,
         )
 
 
-def _splittable_heads(attention: Attention | LatentAttention | LinearAttention) -> tuple[int, ...]:
+def _splittable_heads(attention: AttentionSpec) -> tuple[int, ...]:
     if isinstance(attention, LinearAttention):
         return (attention.n_value_heads, attention.n_key_heads)
     return (attention.n_heads,)
@@ -154,19 +156,21 @@ def kv_heads_per_rank(attention: Attention, n_devices: int) -> int:
     return max(1, -(-attention.n_kv_heads // n_devices))
 
 
+def kv_bytes_per_rank(attention: AttentionSpec, n_devices: int, kv_dtype: str) -> float:
+    """KV-cache bytes one token takes in one layer on one device; latent attention keeps all of it on each."""
+    total = float(kv_bytes_per_token_of(attention, kv_dtype))
+    if isinstance(attention, Attention):
+        return total * kv_heads_per_rank(attention, n_devices) / attention.n_kv_heads
+    return total
+
+
 def kv_bytes_per_token_per_rank(dep: Deployment) -> float:
     """KV-cache bytes one token costs on one device, over the layers that keep the whole context."""
-    total = 0.0
-    for layer, count in layer_groups(dep.model):
-        a = layer.attention
-        if isinstance(a, Attention):
-            if a.window is None:
-                total += (
-                    count * kv_bytes_per_token_of(a, dep.kv_dtype) * kv_heads_per_rank(a, dep.n_devices) / a.n_kv_heads
-                )
-        else:
-            total += count * kv_bytes_per_token_of(a, dep.kv_dtype)
-    return total
+    return sum(
+        count * kv_bytes_per_rank(layer.attention, dep.n_devices, dep.kv_dtype)
+        for layer, count in layer_groups(dep.model)
+        if not (isinstance(layer.attention, Attention) and layer.attention.window is not None)
+    )
 
 
 def kv_bytes_per_token(dep: Deployment) -> float:
@@ -176,27 +180,33 @@ def kv_bytes_per_token(dep: Deployment) -> float:
 
 def sequence_bytes_per_rank(dep: Deployment) -> float:
     """Bytes one running sequence needs on one device whatever its length: recurrent state and full sliding windows."""
-    each = kv_bytes_each(dep.kv_dtype)
     total = 0.0
     for layer, count in layer_groups(dep.model):
         a = layer.attention
         if isinstance(a, LinearAttention):
             total += count * state_bytes_per_rank(a, dep.n_devices)
         elif isinstance(a, Attention) and a.window is not None:
-            total += count * 2 * kv_heads_per_rank(a, dep.n_devices) * a.d_head * each * a.window
+            total += count * kv_bytes_per_rank(a, dep.n_devices, dep.kv_dtype) * a.window
     return total
 
 
 def state_bytes_per_rank(a: LinearAttention, n_devices: int) -> float:
-    """Recurrent state and convolution tail of one sequence, one layer, one device: (V dk dv s + (2 K dk + V dv)(w-1) 2) / n."""
+    """Recurrent state and convolution tail of a sequence in one layer: (V dk dv s + (2 K dk + V dv)(w - 1) 2) / n."""
     state = a.n_value_heads * a.d_key * a.d_value * a.state_bytes_each
     conv = (2 * a.n_key_heads * a.d_key + a.n_value_heads * a.d_value) * (a.conv_width - 1) * 2
     return (state + conv) / n_devices
 
 
 def weights_per_device_bytes(dep: Deployment) -> float:
-    """Weight bytes resident on one device."""
-    return weight_bytes(dep.model, dep.weight_dtype) / dep.n_devices
+    """Weight bytes resident on one device: an even part of what is split, all of the products that are replicated."""
+    n = dep.n_devices
+    replicated = sum(
+        count * p.params * weight_bytes_each(product_dtype(dep.model, dep.weight_dtype, p))
+        for layer, count in layer_groups(dep.model)
+        for p in products(layer, dep.model.hidden)
+        if p.split == "none"
+    )
+    return (weight_bytes(dep.model, dep.weight_dtype) + (n - 1) * replicated) / n
 
 
 def kv_capacity_tokens(dep: Deployment) -> int:
@@ -230,13 +240,11 @@ def cache_rule(dep: Deployment) -> CacheRule:
     page = dep.engine.page_tokens
     groups = layer_groups(dep.model)
     linear = [g.attention for g, _ in groups if isinstance(g.attention, LinearAttention)]
-    plain = [g.attention for g, _ in groups if isinstance(g.attention, Attention)]
     if not linear:
         return CacheRule(block_tokens=page, chunk_tokens=dep.engine.chunk_tokens)
     state = max(state_bytes_per_rank(a, dep.n_devices) for a in linear)
-    each = kv_bytes_each(dep.kv_dtype)
-    kv = max(2 * kv_heads_per_rank(a, dep.n_devices) * a.d_head * each for a in plain)
-    block = page * math.ceil(state / (page * kv))
+    kv = max(kv_bytes_per_rank(g.attention, dep.n_devices, dep.kv_dtype) for g, _ in groups)
+    block = page * math.ceil(state / (page * kv)) if kv else dep.engine.chunk_tokens
     return CacheRule(block_tokens=block, chunk_tokens=dep.engine.chunk_tokens, state_aligned=True)
 
 

@@ -23,25 +23,13 @@ from costmodel.ledger import Row, work_shares
 from costmodel.pricing import Pricing
 from costmodel.protocol import Role, Strategy
 from costmodel.request import RequestPlan
-from costmodel.rounds import RoundResult
-from costmodel.session import EngineRequest, ProtocolSizes, Session, State, ToolRun, Work
+from costmodel.rounds import COUNTS, round_counts
+from costmodel.session import EngineRequest, ProtocolSizes, Session, State, Work
 from costmodel.task import Task
 from costmodel.walk import play
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-
-COUNTS: tuple[str, ...] = (
-    "rounds",
-    "steps",
-    "drafted_steps",
-    "reviews",
-    "repairs",
-    "wasted_steps",
-    "wasted_tool_calls",
-    "strong_output_tokens",
-    "weak_output_tokens",
-)
-"""Counts per trajectory beside the ledger."""
+Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +50,14 @@ class Tape:
     n_tasks: int
     n_nodes: int
     n_branches: int
-    starts: Array
+    starts: Indices
     rows: tuple[Row, ...]
-    entries: Array
+    entries: Indices
     use: Any
     counts: Array
-    levels: tuple[tuple[Array, Array, Array], ...]
-    reviews: Mapping[int, tuple[Array, Array]]
-    sure: Array
+    levels: tuple[tuple[Indices, Indices, Indices], ...]
+    reviews: Mapping[int, tuple[Indices, Array]]
+    sure: Indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,23 +161,6 @@ class _Compiler:
         return branch, session.state
 
 
-def round_counts(result: RoundResult) -> tuple[float, ...]:
-    """The `COUNTS` of one round."""
-    requests = [w for w in result.works if isinstance(w, EngineRequest)]
-    wasted_calls = sum(isinstance(w, ToolRun) and x for w, x in zip(result.works, result.wasted, strict=True))
-    return (
-        1.0,
-        float(len(result.committed)),
-        float(result.drafted),
-        float(result.verified),
-        float(result.repaired),
-        float(result.drafted - result.accepted),
-        float(wasted_calls),
-        float(sum(w.output_tokens for w in requests if w.role is Role.STRONG)),
-        float(sum(w.output_tokens for w in requests if w.role is Role.WEAK)),
-    )
-
-
 def compile_tape(
     strategy: Strategy, tasks: Sequence[Task], law: AcceptanceLaw, pricing: Pricing, sizes: ProtocolSizes
 ) -> Tape:
@@ -242,10 +213,10 @@ def branch_weights(tape: Tape, shift: Array) -> Array:
         for a in range(n):
             chance[:, first + 1 + a] = survive[:, :, a] * (1.0 - p[:, :, a])
     occupancy = np.zeros((len(shift), tape.n_nodes + 1))
-    np.add.at(occupancy, (slice(None), tape.starts), 1.0 / tape.n_tasks)
+    occupancy[:, tape.starts] = 1.0 / tape.n_tasks
     for branch, origin, to in tape.levels:
         chance[:, branch] *= occupancy[:, origin]
-        np.add.at(occupancy, (slice(None), to), chance[:, branch])
+        np.add.at(occupancy.T, to, chance[:, branch].T)
     return chance
 
 

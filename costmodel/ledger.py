@@ -32,11 +32,11 @@ class Share(NamedTuple):
 
     row: Row
     phase: str
-    count: float
+    count: float  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
 
 
 class Shape(NamedTuple):
-    """How a role's requests are priced: `windows` of its attention, whether it is an API, whether a link lies before it."""
+    """How a role's requests are priced: `windows` of its attention, API or not, behind a link or not."""
 
     windows: tuple[int | None, ...]
     is_api: bool
@@ -104,7 +104,8 @@ def work_shares(work: Work, plan: RequestPlan | None, shape: Shape | None, *, wa
     """Rows of any work; those of a discarded draft move to the `wasted_*` phases (host and network time stay)."""
     if isinstance(work, ToolRun):
         return (Share(Row("tool_second", None), "wasted_tool" if wasted else "tool", work.seconds),)
-    assert plan is not None and shape is not None
+    assert plan is not None
+    assert shape is not None
     shares = request_shares(work, plan, shape)
     if not wasted:
         return shares

@@ -3,7 +3,8 @@
 Every size may be a number or a numpy array (many steps at once), every factor a number or an array with a leading
 sample axis; shapes broadcast.
 
-    t_o = smooth(tc, tm) + c,   smooth(x, y) = (x^p + y^p)^(1/p),   tc = flops / (peak e_c),   tm = bytes / (bandwidth e_m)
+    t_o = smooth(tc, tm) + c,   smooth(x, y) = (x^p + y^p)^(1/p)
+    tc = flops / (peak e_c),    tm = bytes / (bandwidth e_m)
 
 and never below the time in which the operation's energy can be spent under the power limit. A decode attention's
 `tc` and `tm` both grow in proportion to its context, so a decode step is affine in the sum of contexts.
@@ -169,7 +170,7 @@ class Rank:
         return self.op(name, tc=0.0 * tm, tm=tm, fixed_s=kernels * f["elementwise_s"], hard=True, activation=n_bytes)
 
     def allreduce(self, m: Num, hidden: int) -> Op:
-        """The two all-reduces of a layer: 2 (L(n) + 2 (n-1)/n * rows * hidden * 2 / (link e_link)); nothing on one device."""
+        """The two all-reduces of a layer: 2 (L(n) + 2 (n-1)/n * rows * hidden * 2 / (link e_link))."""
         f = self.factors
         payload = 2.0 * (self.n - 1) / self.n * m * hidden * 2.0
         latency = f["allreduce_s"] * (self.n / 2.0) ** _ALLREDUCE_EXPONENT
@@ -218,9 +219,11 @@ class Span(NamedTuple):
 def attention_ops(rank: Rank, a: AttentionSpec, span: Span, full: Span, *, decode: bool) -> list[Op]:
     """Attention of one layer over `span` (clipped to its window) and, for sparse attention, the indexer over `full`.
 
-    prefill flops 4 heads d sum(context); KV is read once per sequence and pass. Decode of latent attention runs in
-    absorbed form, 2 heads (2 kv_rank + d_rope) per context token. Gated delta: 7 V dk dv flops per token, the
-    state read and written once per sequence and pass.
+    prefill flops 4 heads d sum(context); KV is read once per sequence and pass. Decode of latent attention, and all of
+    sparse attention, runs in absorbed form, 2 heads (2 kv_rank + d_rope) per context token; prefill projects the cached
+    part up again, 2 kv_rank heads (d_nope + d_value) per cached token. New tokens of a sparse prefill choose different
+    ones, so it reads as many as they can choose, at most all. Gated delta: 7 V dk dv flops per token, the state read
+    and written once per sequence and pass.
     """
     f = rank.factors
     peak, present = rank.half_flops_per_s, np.minimum(span.n_seqs, 1.0)
@@ -241,10 +244,18 @@ def attention_ops(rank: Rank, a: AttentionSpec, span: Span, full: Span, *, decod
         flops = 4.0 * a.d_head * a.n_heads / rank.n * span.context_tokens
         token_bytes = 2.0 * kv_heads_per_rank(a, rank.n) * a.d_head * rank.kv_each
     else:
-        per = (2 * a.kv_rank + a.d_rope) if decode else (a.d_nope + a.d_rope + a.d_value)
+        absorbed = decode or a.index_topk > 0
+        per = (2 * a.kv_rank + a.d_rope) if absorbed else (a.d_nope + a.d_rope + a.d_value)
         flops = 2.0 * a.n_heads / rank.n * per * span.context_tokens
         token_bytes = (a.kv_rank + a.d_rope) * rank.kv_each
+        if a.index_topk and not decode:
+            span = span._replace(touched_tokens=np.minimum(full.touched_tokens, span.context_tokens))
     ops = [_softmax(rank, "attention", flops, token_bytes, span, decode=decode)]
+    if isinstance(a, LatentAttention) and not absorbed:
+        up = Product("kv_b", a.kv_rank, a.n_heads * (a.d_nope + a.d_value))
+        dtype = product_dtype(rank.model, rank.weight_dtype, up)
+        cached = span.touched_tokens - span.new_tokens
+        ops.append(rank.product("kv_b_cached", cached, up.k, up.n / rank.n, dtype, 0.0))
     if isinstance(a, LatentAttention) and a.index_heads:
         flops = 2.0 * a.index_heads * a.index_d_head * full.context_tokens
         key = kv_bytes_per_token_of(a, rank.kv_dtype) - token_bytes

@@ -21,11 +21,14 @@ class CacheRule:
     state_aligned : bool
         Models with a recurrent state: a hit needs a saved state, which exists only where a prefill pass ended on a
         multiple of `block_tokens`; a prefill stops at its last such boundary.
+    keeps_output : bool
+        Whether generated tokens join the cached prefix (an engine's KV cache: yes; a priced API caches prompts only).
     """
 
     block_tokens: int
     chunk_tokens: int
     state_aligned: bool = False
+    keeps_output: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +116,8 @@ def plan_request(rule: CacheRule, prompt_tokens: int, reusable_tokens: int, outp
 def saved_by(
     rule: CacheRule, hit: int, passes: tuple[Pass, ...], prompt_tokens: int, output_tokens: int
 ) -> tuple[int, ...]:
-    """Prefix lengths reusable after a request: everything computed, or for aligned state the block-multiple pass ends."""
+    """Prefix lengths reusable after a request: all that was computed; aligned state: passes that end on a block."""
     if not rule.state_aligned:
-        return (prompt_tokens + output_tokens - 1,)
+        return (prompt_tokens + (output_tokens - 1 if rule.keeps_output else 0),)
     ends = [p.context_tokens + p.new_tokens for p in passes]
     return tuple(sorted({hit, *(e for e in ends if e % rule.block_tokens == 0)} - {0}))

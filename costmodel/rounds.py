@@ -42,6 +42,20 @@ class RoundResult:
         return self.verified and self.written_by is not None
 
 
+COUNTS: tuple[str, ...] = (
+    "rounds",
+    "steps",
+    "drafted_steps",
+    "reviews",
+    "repairs",
+    "wasted_steps",
+    "wasted_tool_calls",
+    "strong_output_tokens",
+    "weak_output_tokens",
+)
+"""Counts per trajectory beside the ledger."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     """A step as the strategy sees it; `offset` counts from the committed ones."""
@@ -77,9 +91,11 @@ def play_round(session: Session, strategy: Strategy, verdict: VerdictRule) -> An
     Raises
     ------
     HoldViolation
-        The strategy would run a held step before a verdict accepted it or a repair wrote it.
+        The strategy would run a held step before a verdict accepted it or a repair wrote it, or goes on as if an
+        unrun step's observation were known.
     ValueError
-        The strategy repairs twice, or commits anything but a prefix of its segment and the step it had written.
+        The strategy reviews what nobody drafted, repairs twice, or commits anything but a prefix of its segment and
+        the step it had written.
     """
     return (yield from _Play(session, strategy, verdict).run())
 
@@ -111,6 +127,7 @@ class _Play:
     def _answer(self, request: Request) -> Generator[Work, RequestPlan | None, object]:
         match request:
             case Draft(role, segment):
+                self._need_run(len(segment))
                 return (yield from self._author(role, "draft", len(segment), "draft_decode"))
             case Write(role):
                 self._write_once(0, role)
@@ -144,7 +161,19 @@ class _Play:
         self.ran.add(step.offset)
         yield from self._do(ToolRun(step.step.index, step.step.tool_s), step.offset)
 
+    def _need_run(self, n: int) -> None:
+        """The next request sees the observations of the first `n` drafted steps, so their tools must have run."""
+        unseen = sorted({*range(n)} - self.ran)
+        if unseen:
+            raise HoldViolation(
+                f"{self.strategy.name}: drafted step {unseen[0]} of the segment has not run, so nothing can follow it"
+            )
+
     def _verify(self, role: Role, n: int) -> Generator[Work, RequestPlan | None, _Verdict]:
+        if not 1 <= n <= self.drafted:
+            raise ValueError(f"{self.strategy.name}: {self.drafted} steps are drafted, so {n} cannot be reviewed")
+        held = self.session.task.steps[self.session.index + n - 1].effect not in RUNS_FREELY
+        self._need_run(n - 1 if held else n)
         work = self.session.verify(role, n)
         plan = cast(RequestPlan, (yield from self._do(work, None)))
         self.session.verified(work, plan, n)
@@ -195,3 +224,20 @@ class _Play:
             tuple(self.works),
             wasted,
         )
+
+
+def round_counts(result: RoundResult) -> tuple[float, ...]:
+    """The `COUNTS` of one round."""
+    requests = [w for w in result.works if isinstance(w, EngineRequest)]
+    wasted_calls = sum(isinstance(w, ToolRun) and x for w, x in zip(result.works, result.wasted, strict=True))
+    return (
+        1.0,
+        float(len(result.committed)),
+        float(result.drafted),
+        float(result.verified),
+        float(result.repaired),
+        float(result.drafted - result.accepted),
+        float(wasted_calls),
+        float(sum(w.output_tokens for w in requests if w.role is Role.STRONG)),
+        float(sum(w.output_tokens for w in requests if w.role is Role.WEAK)),
+    )

@@ -2,7 +2,8 @@
 
 Contexts are canonical: whoever wrote step j, its visible tokens and its observation follow. A role's cache is a set of
 reusable prefix lengths of the context as that role sees it. When a round commits, only the longest one inside the
-committed context still matters, so the state of a session is a handful of integers.
+committed context still matters (and the next shorter one, should it be the whole context), so the state of a session is
+a handful of integers.
 """
 
 from __future__ import annotations
@@ -64,8 +65,11 @@ class ProtocolSizes:
     repair_mode: str = "fresh"
 
 
-State = tuple[int, tuple[int, int], tuple[int, int]]
-"""(committed steps, (weak reusable, weak computed), (strong reusable, strong computed)): all that the future depends on."""
+CacheState = tuple[tuple[int, ...], int]
+"""(reusable prefix lengths, tokens ever computed) of one role."""
+
+State = tuple[int, CacheState, CacheState]
+"""(committed steps, weak cache, strong cache): all that the future depends on."""
 
 
 class _RoleCache:
@@ -73,9 +77,9 @@ class _RoleCache:
 
     __slots__ = ("computed", "rule", "saved")
 
-    def __init__(self, rule: CacheRule, saved: int, computed: int) -> None:
+    def __init__(self, rule: CacheRule, saved: tuple[int, ...], computed: int) -> None:
         self.rule = rule
-        self.saved = [saved]
+        self.saved = list(saved)
         self.computed = computed
 
     def reusable(self, limit: int) -> int:
@@ -92,9 +96,18 @@ class _RoleCache:
         self.computed = max(self.computed, limit)
 
     def cut(self, limit: int) -> None:
-        """The context diverges after `limit`: what was computed beyond is void."""
-        self.saved = [self.reusable(limit)]
+        """The context diverges after `limit`: what was computed beyond is void.
+
+        A prompt of exactly `limit` recomputes its last token, so it needs the longest saved state below that.
+        """
+        self.saved = sorted({self.reusable(limit - 1), self.reusable(limit)})
         self.computed = min(self.computed, limit)
+
+
+def _first(rule: CacheRule, shared_tokens: int) -> CacheState:
+    """A cache that holds only what all tasks share; a recurrent state exists at its last block boundary."""
+    held = shared_tokens // rule.block_tokens * rule.block_tokens if rule.state_aligned else shared_tokens
+    return ((held,), shared_tokens)
 
 
 class Session:
@@ -114,9 +127,9 @@ class Session:
     ) -> None:
         self.task = task
         self.sizes = sizes
-        shared = task.shared_tokens
-        index, weak, strong = state or (0, (shared, shared), (shared, shared))
-        self.index = index
+        if state is None:
+            state = (0, _first(rules[Role.WEAK], task.shared_tokens), _first(rules[Role.STRONG], task.shared_tokens))
+        self.index, weak, strong = state
         self._cache = {
             Role.WEAK: _RoleCache(rules[Role.WEAK], *weak),
             Role.STRONG: _RoleCache(rules[Role.STRONG], *strong),
@@ -127,7 +140,7 @@ class Session:
     def state(self) -> State:
         """The session's state between rounds."""
         w, s = (self._cache[r] for r in (Role.WEAK, Role.STRONG))
-        return (self.index, (max(w.saved), w.computed), (max(s.saved), s.computed))
+        return (self.index, (tuple(w.saved), w.computed), (tuple(s.saved), s.computed))
 
     @property
     def remaining(self) -> int:
@@ -145,8 +158,9 @@ class Session:
     def wrote(self, request: EngineRequest, plan: RequestPlan) -> None:
         """A writing request has run: its prompt, and its own tokens unless thinking stood before them, are cached."""
         step = self.task.steps[request.step]
-        kept = request.output_tokens - 1 if request.output_tokens == step.visible else 0
-        self._cache[request.role].extend(plan, request.prompt_tokens + kept)
+        cache = self._cache[request.role]
+        stays = request.output_tokens == step.visible and cache.rule.keeps_output
+        cache.extend(plan, request.prompt_tokens + (request.output_tokens - 1 if stays else 0))
 
     def verify(self, role: Role, n_steps: int) -> EngineRequest:
         """`role` reviews the next `n_steps`: committed context, segment, instruction; a short verdict comes back."""
@@ -165,11 +179,10 @@ class Session:
         return self._contexts[role][last] + self.task.steps[last].visible if held else self._contexts[role][last + 1]
 
     def repair_continued(self, verify: EngineRequest, plan: RequestPlan, offset: int) -> EngineRequest:
-        """Repair straight after the verdict: the review's own prompt and verdict are the prefix, the tail stays in view."""
+        """Repair straight after the verdict: the review's prompt and verdict are the prefix, the tail stays in view."""
         at = self.index + offset
         seen = verify.prompt_tokens + verify.output_tokens
-        cache = self._cache[verify.role]
-        reusable = max(plan.saved_tokens, default=0) if cache.rule.state_aligned else seen - 1
+        reusable = max(plan.saved_tokens, default=0)
         return EngineRequest(
             verify.role,
             "repair",
@@ -219,4 +232,4 @@ class Session:
             if min(stop, prompt) > end:
                 end = min(stop, prompt)
                 kept.append((phase, end))
-        return EngineRequest(role, kind, step, prompt, cache.reusable(prompt), output, tuple(kept), decode_phase)
+        return EngineRequest(role, kind, step, prompt, cache.reusable(prompt - 1), output, tuple(kept), decode_phase)

@@ -24,6 +24,7 @@ from costmodel.request import Pass
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 BUSY = QUANTITIES.index("busy_s")
+_OP_COLUMNS = tuple(q.replace("energy_j", "dynamic_j") for q in QUANTITIES if q != "busy_s")
 
 
 def clipped_sum(start: Num, n: Num, window: int | None) -> Num:
@@ -60,8 +61,7 @@ class StepModel:
 
     Limits
     ------
-    One node; no pipeline or expert parallelism; no overlap of collectives with products; up-projection of the cached
-    part of a latent-attention prefill is not charged.
+    One node; no pipeline or expert parallelism; no overlap of collectives with products.
     """
 
     def __init__(self, dep: Deployment, factors: Mapping[str, Num] | None = None) -> None:
@@ -100,10 +100,7 @@ class StepModel:
     def total(self, ops: list[tuple[Op, int]], n_seqs: Num) -> tuple[list[Num], Num]:
         """Sum operations into the ledger columns (all devices) and the step's seconds, host included."""
         n = self.rank.n
-        columns = []
-        for field in ("flops", "weight_bytes", "kv_bytes", "state_bytes", "activation_bytes", "interconnect_bytes"):
-            columns.append(sum(count * getattr(op, field) for op, count in ops) * n)
-        columns.append(sum(count * op.dynamic_j for op, count in ops) * n)
+        columns = [sum(count * getattr(op, field) for op, count in ops) * n for field in _OP_COLUMNS]
         seconds = sum(count * op.seconds for op, count in ops)
         seconds = seconds + self.factors["host_step_s"] + self.factors["host_seq_s"] * n_seqs
         return columns, seconds
@@ -150,7 +147,7 @@ class StepModel:
 
         probe = 1e6
         fixed = at(-1, 0.0)
-        used = {w for w in {*self.windows, None}}
+        used = {*self.windows, None}
         slopes = {w: [(b - a) / probe for a, b in zip(fixed, at(w, probe), strict=True)] for w in used}
         return fixed, slopes
 
@@ -216,16 +213,13 @@ class StepModel:
         """Seconds of each of `n_steps` consecutive decode-only iterations; every context grows by one a step."""
         fixed, slopes = self.decode_coefficients(len(decode_contexts))
         c = np.array(decode_contexts, dtype=float)
-        steps = np.arange(1.0, n_steps + 1.0)
-        seconds = np.full(n_steps, float(fixed[BUSY]))
+        steps: Array = np.arange(1.0, n_steps + 1.0)
+        seconds: Array = np.full(n_steps, float(fixed[BUSY]))
         for w, slope in slopes.items():
             if slope[BUSY] == 0:
                 continue
-            if w is None:
-                seen = c.sum() + len(c) * steps
-            else:
-                seen = np.minimum(c[:, None] + steps[None, :], w).sum(axis=0)
-            seconds = seconds + float(slope[BUSY]) * seen
+            grown = c.sum() + len(c) * steps if w is None else np.minimum(c[:, None] + steps[None, :], w).sum(axis=0)
+            seconds += float(slope[BUSY]) * grown
         return seconds
 
     def decode_run_shares(self, decode_contexts: Sequence[int], n_steps: int) -> Array:

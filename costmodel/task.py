@@ -44,7 +44,7 @@ class Task:
 
     @cached_property
     def contexts(self) -> Mapping[Role, tuple[int, ...]]:
-        """Prompt length of each role before each step, and after the last: X_j = prompt + sum_{i<j} (visible_i + observation_i)."""
+        """Prompt length of each role before each step and after the last: prompt + sum (visible + observation)."""
         grown = [s.visible + s.observation for s in self.steps]
         return {role: tuple(accumulate(grown, initial=prompt)) for role, prompt in self.prompts}
 

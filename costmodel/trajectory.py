@@ -87,7 +87,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
-    """One task as an agent lived it; `missing` names what the source could not tell (usage, times, tools, cache, ...)."""
+    """One task as an agent lived it; `missing` names what the source could not tell (usage, times, tools, ...)."""
 
     id: str
     source_format: str

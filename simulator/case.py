@@ -196,7 +196,9 @@ def _effects(scenario: Scenario) -> EffectMap | None:
 def prior() -> Uncertain:
     """The acceptance prior when nothing is known."""
     value, low, high = PRIOR_MEAN
-    source = "agreement of recorded model pairs (0.81 to 0.96 per call) and of a model with its own rerun (0.87 to 0.93)"
+    source = (
+        "agreement of recorded model pairs (0.81 to 0.96 per call) and of a model with its own rerun (0.87 to 0.93)"
+    )
     return Uncertain(value=value, low=low, high=high, tier="assumed", source=source)
 
 
@@ -206,7 +208,9 @@ def _acceptance(scenario: Scenario) -> tuple[AcceptanceLaw, Uncertain, str]:
     by_position = p.acceptance_by_position
     if p.acceptance is None and by_position is None:
         return PRIOR_LAW, prior(), "prior: nothing of this workload has been measured"
-    shape = AcceptanceLaw() if by_position is None else AcceptanceLaw(position_logits=tuple(logit(x) for x in by_position))
+    shape = (
+        AcceptanceLaw() if by_position is None else AcceptanceLaw(position_logits=tuple(logit(x) for x in by_position))
+    )
     if p.acceptance is None:
         assert by_position is not None
         mean = sum(by_position) / len(by_position)

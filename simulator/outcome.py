@@ -28,7 +28,7 @@ OBJECTIVES: tuple[str, ...] = ("time", "traffic", "flops", "energy", "money", "s
 ROLES_OF: Mapping[str, tuple[Role, ...]] = {"strong_only": (Role.STRONG,), "weak_only": (Role.WEAK,)}
 """Roles a strategy reserves; both where not named."""
 
-_KNOT_TASKS = 12
+_KNOT_TASKS = 8
 
 
 def roles_of(strategy: str) -> tuple[Role, ...]:
@@ -38,9 +38,9 @@ def roles_of(strategy: str) -> tuple[Role, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A strategy's expectation: `central` once, `spread` over the samples (token-count inputs applied as factors).
+    """A strategy's ledger at the scenario's load: `central` once, `spread` over the samples.
 
-    `time_s` is None until a simulation under load has set it: (central, samples).
+    `idle_central` and `idle_spread` are the expectation on idle engines; without load the two are the same.
     """
 
     strategy: str
@@ -48,15 +48,21 @@ class Outcome:
     tape: Tape
     central: Expected
     spread: Expected
-    loaded_time_s: tuple[float, Array] | None = None
+    idle_central: Expected
+    idle_spread: Expected
+    simulated: bool = False
 
     def alone_s(self) -> tuple[float, Array]:
         """Time on idle engines, central and sampled."""
-        return float(self.central.column("wall_s")[0]), self.spread.column("wall_s")
+        return float(self.idle_central.column("wall_s")[0]), self.idle_spread.column("wall_s")
 
     def time_s(self) -> tuple[float, Array]:
         """Time at the scenario's load, central and sampled."""
-        return self.loaded_time_s or self.alone_s()
+        return float(self.central.column("wall_s")[0]), self.spread.column("wall_s")
+
+    def at(self, e: Expected) -> Outcome:
+        """The same strategy with another expectation in the place of all."""
+        return replace(self, central=e, spread=e, idle_central=e, idle_spread=e)
 
 
 class Evaluator:
@@ -94,7 +100,15 @@ class Evaluator:
         spread = expect(tape, self.shifts, self.sampled_pricing)
         for key in STRUCTURAL:
             spread = self._apply(spread, name, window, key)
-        return Outcome(strategy=name, window=window, tape=tape, central=central, spread=spread)
+        return Outcome(
+            strategy=name,
+            window=window,
+            tape=tape,
+            central=central,
+            spread=spread,
+            idle_central=central,
+            idle_spread=spread,
+        )
 
     def _apply(self, spread: Expected, name: str, window: int, key: str) -> Expected:
         """Scale sampled ledgers by how a token-count input changes the central one (piecewise linear in the input)."""
@@ -128,14 +142,14 @@ class Evaluator:
         return s.protocol.verdict_tokens if key == "verdict_tokens" else getattr(s.workload, key)
 
     def with_tokens(self, name: str, window: int, key: str, value: float) -> Expected:
-        """Central expectation over a dozen tasks spread over the workload, with one token-count input changed."""
+        """Central expectation over eight or so tasks spread over the workload, with one token-count input changed."""
         found = self._changed.get((name, window, key, value))
         if found is None:
             found = self._changed[name, window, key, value] = self._with_tokens(name, window, key, value)
         return found
 
     def few_tasks(self, name: str, window: int) -> Expected:
-        """Central expectation over a dozen tasks spread over the workload."""
+        """Central expectation over eight or so tasks spread over the workload."""
         return self.with_tokens(name, window, "", 0.0)
 
     def _with_tokens(self, name: str, window: int, key: str, value: float) -> Expected:
@@ -178,18 +192,21 @@ def why_unknown(case: Case, strategy: str, objective: str) -> str | None:
     return None
 
 
-def objective_terms(case: Case, o: Outcome, objective: str, *, central: bool, samples: Mapping[str, Array]) -> dict[str, Array]:
+def objective_terms(
+    case: Case, o: Outcome, objective: str, *, central: bool, samples: Mapping[str, Array]
+) -> dict[str, Array]:
     """An objective as a sum of named terms: phases, idle power, devices, API."""
     e = o.central if central else o.spread
     time = np.atleast_1d(np.asarray(o.time_s()[0] if central else o.time_s()[1]))
     held = reserved_s(case, time)
     if objective == "time":
-        alone = e.column("wall_s")
-        return _by_phase(e, ("wall_s",)) | ({} if o.loaded_time_s is None else {"queue": time - alone})
+        return _by_phase(e, ("wall_s",))
     if objective in ("traffic", "flops"):
         return _by_phase(e, TRAFFIC if objective == "traffic" else ("flops",))
     if objective == "energy":
-        return _by_phase(e, ("energy_j",)) | {"idle": sum(_idle_w(case, r, samples, central) * held for r in roles_of(o.strategy))}
+        return _by_phase(e, ("energy_j",)) | {
+            "idle": sum(_idle_w(case, r, samples, central) * held for r in roles_of(o.strategy))
+        }
     terms = {"API": e.column("api_usd")} if np.any(e.column("api_usd")) else {}
     for role in roles_of(o.strategy):
         rate = (case.usd_per_h[role] or 0.0) * case.devices(role) / 3600.0
@@ -220,7 +237,10 @@ def _by_phase(e: Expected, columns: tuple[str, ...]) -> dict[str, Array]:
 def success_of(case: Case, strategy: str, samples: Mapping[str, Array] | None) -> Array:
     """Success by the homogeneous closed form, averaged over the tasks' lengths."""
     q = case.scenario.quality
-    values = [np.array([getattr(q, k).value]) if samples is None else sampled(samples, k, getattr(q, k).value) for k in QUALITY]
+    values = [
+        np.array([getattr(q, k).value]) if samples is None else sampled(samples, k, getattr(q, k).value)
+        for k in QUALITY
+    ]
     w, u, d, f, g = values
     hazard = step_hazard(strategy, w, u, d, f)
     lengths, counts = np.unique([len(t.steps) for t in case.tasks], return_counts=True)

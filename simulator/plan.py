@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,9 @@ class Plan:
     def _phases(self) -> list[dict[str, Any]]:
         rows = []
         for name, o in self.outcomes.items():
-            terms = {k: objective_terms(self.case, o, k, central=True, samples={}) for k in ("time", "traffic", "flops")}
+            terms = {
+                k: objective_terms(self.case, o, k, central=True, samples={}) for k in ("time", "traffic", "flops")
+            }
             for phase in PHASES:
                 found = {k: float(np.ravel(t.get(phase, 0.0))[0]) for k, t in terms.items()}
                 if any(found.values()):
@@ -90,7 +92,7 @@ class Plan:
 
     def document(self) -> dict[str, Any]:
         """Everything as plain values, in the layout of the command line's JSON."""
-        method = "simulated" if any(o.loaded_time_s for o in self.outcomes.values()) else "expected"
+        method = "simulated" if any(o.simulated for o in self.outcomes.values()) else "expected"
         return {
             "scenario": to_document(self.case.scenario),
             "title": self.case.scenario.title,
@@ -218,12 +220,11 @@ def _predictions(case: Case, ev: Evaluator, o: Outcome) -> dict[str, Prediction 
             found[column] = None
             continue
         both = [
-            np.asarray(sum(objective_terms(case, o, objective, central=c, samples=ev.samples).values())) for c in (True, False)
+            np.asarray(sum(objective_terms(case, o, objective, central=c, samples=ev.samples).values()))
+            for c in (True, False)
         ]
         found[column] = predict(float(np.ravel(both[0])[0]), both[1])
-    found["success"] = predict(
-        float(success_of(case, o.strategy, None)[0]), success_of(case, o.strategy, ev.samples)
-    )
+    found["success"] = predict(float(success_of(case, o.strategy, None)[0]), success_of(case, o.strategy, ev.samples))
     tokens = o.central.count("strong_output_tokens")[0]
     found["strong_output_tokens"] = predict(float(tokens), o.spread.count("strong_output_tokens"))
     return found
@@ -269,7 +270,7 @@ def _verdict(
 def _windows(case: Case, ev: Evaluator, base: Outcome, own: Outcome) -> tuple[Mapping[str, Any], ...]:
     """Central ratios of spec_agent at several windows (idle engines).
 
-    The scenario's own window is evaluated over all tasks; the others relative to it, over a dozen tasks.
+    The scenario's own window is evaluated over all tasks; the others relative to it, over a few tasks.
     """
     goals = [
         k
@@ -289,7 +290,7 @@ def _windows(case: Case, ev: Evaluator, base: Outcome, own: Outcome) -> tuple[Ma
 
 
 def _central(case: Case, o: Outcome, objective: str, e: Expected | None = None) -> float:
-    alone = replace(o, central=e or o.central, loaded_time_s=None)
+    alone = o.at(e or o.idle_central)
     return float(np.ravel(sum(objective_terms(case, alone, objective, central=True, samples={}).values()))[0])
 
 
@@ -308,7 +309,9 @@ def recommend(
     if verdicts["success"].verdict == "loses":
         return stay | {"why": "every reviewed strategy loses more success than success_drop_max allows"}
     if v.verdict == "loses" or v.ratio.value >= 1.0:
-        return stay | {"why": f"{v.strategy} has {goal} ratio {v.ratio.value:.2f} [{v.ratio.low:.2f}, {v.ratio.high:.2f}]"}
+        return stay | {
+            "why": f"{v.strategy} has {goal} ratio {v.ratio.value:.2f} [{v.ratio.low:.2f}, {v.ratio.high:.2f}]"
+        }
     usable = [w for w in windows if w.get(goal) is not None]
     best = min(usable, key=lambda w: (round(w[goal], 3), w["window"])) if usable else None
     window = best["window"] if best else case.scenario.protocol.window
@@ -326,7 +329,9 @@ def _warnings(case: Case) -> tuple[str, ...]:
     unknown = sum(s.effect == "unknown" for t in case.tasks for s in t.steps)
     steps = sum(len(t.steps) for t in case.tasks)
     if unknown:
-        found.append(f"{unknown} of {steps} steps have tools of unknown effect, so they are held; name them under [effects.map]")
+        found.append(
+            f"{unknown} of {steps} steps have tools of unknown effect, so they are held; name them under [effects.map]"
+        )
     if case.scenario.tools.latency_s is None and all(s.tool_s < 0.005 for t in case.tasks for s in t.steps):
         found.append("tool times in this workload are under 5 ms (in-process tools); set tools.latency_s to your own")
     return tuple(found)

@@ -66,7 +66,12 @@ def _inputs(case: Case) -> Iterator[dict[str, Any]]:
 def _fixed(case: Case) -> Iterator[dict[str, Any]]:
     p = case.scenario.protocol
     tier = "measured" if case.workload.kind == "trace" else "fitted"
-    yield _row("workload", f"{case.workload.name}, {len(case.tasks)} trajectories", tier, case.workload.source or "user's trace")
+    yield _row(
+        "workload",
+        f"{case.workload.name}, {len(case.tasks)} trajectories",
+        tier,
+        case.workload.source or "user's trace",
+    )
     yield _row("protocol.window", p.window, "assumed", "scenario")
     yield _row("protocol.instruction_tokens", p.instruction_tokens, "assumed", "scenario or default; not published")
     yield _row("step_ratio", 1, "assumed", "the weak model takes as many steps as the strong one")

@@ -70,7 +70,7 @@ def mean_interval(values: Sequence[float]) -> Interval:
 
 
 def ratio_interval(runs: Sequence[RunResult], baseline: Sequence[RunResult], measure: str) -> Interval | None:
-    """Ratio of means to the baseline's, paired by seed: `exp` of the t-interval of log ratios; None where it has none."""
+    """Ratio of means to the baseline's, paired by seed: `exp` of the t-interval of log ratios; None where undefined."""
     pairs = zip(_means(runs, measure), _means(baseline, measure), strict=True)
     logs = [math.log(a / b) for a, b in pairs if a is not None and b is not None and a > 0 and b > 0]
     if len(logs) != len(runs):

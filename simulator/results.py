@@ -206,11 +206,8 @@ def load(folder: str | Path) -> RunResult:
         raise ProfileError(
             f"{path / 'run.json'}: schema_version must be {SCHEMA_VERSION}, got {document.get('schema_version')!r}"
         )
-    extra = set(document) - {"schema_version", "meta", "summary"}
-    if extra or not isinstance(document.get("meta"), dict):
-        raise ProfileError(
-            f"{path / 'run.json'}: expected the keys schema_version, meta and summary, got {sorted(document)}"
-        )
+    if set(document) != {"schema_version", "meta", "summary"} or not isinstance(document["meta"], dict):
+        raise ProfileError(f"{path / 'run.json'}: expected schema_version, meta (an object) and summary, no other keys")
     return RunResult({name: _read_parquet(path / f"{name}.parquet", name) for name in SCHEMA}, document["meta"])
 
 

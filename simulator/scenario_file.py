@@ -93,7 +93,11 @@ def _text(name: str) -> tuple[str, str, Path | None]:
         raise ProfileError(f"{name}: not UTF-8 at byte {error.start}") from None
 
 
-_FILES = (("workload", "trace"), ("effects", "mcp_tools"), *((r, k) for r in ("weak", "strong") for k in ("model", "hardware")))
+_FILES = (
+    ("workload", "trace"),
+    ("effects", "mcp_tools"),
+    *((r, k) for r in ("weak", "strong") for k in ("model", "hardware")),
+)
 
 
 def _anchor(document: dict[str, Any], folder: Path) -> None:
@@ -176,7 +180,11 @@ def _consistent(s: Scenario, where: str) -> None:
 
     for role in ("weak", "strong"):
         side = getattr(s, role)
-        own = [k for k in ("model", "hardware", "weight_dtype", "max_seqs", "chunk_tokens", "usd_per_h") if getattr(side, k) is not None]
+        own = [
+            k
+            for k in ("model", "hardware", "weight_dtype", "max_seqs", "chunk_tokens", "usd_per_h")
+            if getattr(side, k) is not None
+        ]
         if side.api is not None and own:
             refuse(f"{role}.api and {role}.{own[0]} are two sources for one model; give one")
         if side.api is None and (side.model is None or side.hardware is None):
@@ -267,7 +275,12 @@ def _tier(default: Any) -> str:
 
 def _type_name(hint: Any) -> str:
     text = str(hint)
-    for plain, name in (("Uncertain", "number or band"), ("bool", "true or false"), ("Prices", "table"), ("dict", "table")):
+    for plain, name in (
+        ("Uncertain", "number or band"),
+        ("bool", "true or false"),
+        ("Prices", "table"),
+        ("dict", "table"),
+    ):
         if plain in text:
             return name
     if "tuple" in text:

@@ -40,31 +40,26 @@ def chrome_trace(run: RunResult) -> dict[str, Any]:
     Source: Trace Event Format (Google, 2016), complete events `ph = "X"` with microseconds.
     """
     events: list[dict[str, Any]] = []
-    for row in run.trajectories.itertuples():
-        events.append(_name("process_name", row.trajectory, 0, f"trajectory {row.trajectory}: {row.task}"))
-        events += [_name("thread_name", row.trajectory, i, lane) for i, lane in enumerate(LANES)]
-    for row in run.phases.itertuples():
-        events.append(
-            {
-                "name": row.phase,
-                "cat": row.kind,
-                "ph": "X",
-                "pid": row.trajectory,
-                "tid": LANES.index(row.lane),
-                "ts": row.start_s * 1e6,
-                "dur": (row.end_s - row.start_s) * 1e6,
-                "args": {"step": row.step, "round": row.round},
-            }
-        )
-    first = len(run.trajectories)
-    engines = {(e["role"], e["replica"]): first + i for i, e in enumerate(run.meta.get("engines", ()))}
-    for row in run.engine.itertuples():
-        pid = engines.setdefault((row.role, row.replica), first + len(engines))
-        used = {"n_decode": row.n_decode, "n_prefill_tokens": row.n_prefill_tokens, "n_waiting": row.n_waiting}
-        span = {"ph": "X", "pid": pid, "tid": 0, "ts": row.start_s * 1e6, "dur": row.time_s * 1e6}
-        events.append({"name": f"{row.n_steps} iterations", "cat": "engine", **span, "args": used})
-    events += [_name("process_name", pid, 0, f"{role} engine {i}") for (role, i), pid in engines.items()]
+    for row in run.trajectories.to_dict("records"):
+        number = row["trajectory"]
+        events.append(_name("process_name", number, 0, f"trajectory {number}: {row['task']}"))
+        events += [_name("thread_name", number, i, lane) for i, lane in enumerate(LANES)]
+    for row in run.phases.to_dict("records"):
+        span = _span(row["trajectory"], LANES.index(row["lane"]), row["start_s"], row["end_s"] - row["start_s"])
+        used = {"step": row["step"], "round": row["round"]}
+        events.append({"name": row["phase"], "cat": row["kind"], **span, "args": used})
+    pid_of: dict[tuple[str, int], int] = {}
+    for row in run.engine.to_dict("records"):
+        pid = pid_of.setdefault((row["role"], row["replica"]), len(run.trajectories) + len(pid_of))
+        used = {key: row[key] for key in ("n_decode", "n_prefill_tokens", "n_waiting")}
+        span = _span(pid, 0, row["start_s"], row["time_s"])
+        events.append({"name": f"{row['n_steps']} iterations", "cat": "engine", **span, "args": used})
+    events += [_name("process_name", pid, 0, f"{role} engine {i}") for (role, i), pid in pid_of.items()]
     return {"displayTimeUnit": "ms", "otherData": {"strategy": run.meta["strategy"]}, "traceEvents": events}
+
+
+def _span(pid: int, tid: int, start_s: float, time_s: float) -> dict[str, Any]:
+    return {"ph": "X", "pid": pid, "tid": tid, "ts": start_s * 1e6, "dur": time_s * 1e6}
 
 
 def _name(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:

@@ -20,11 +20,11 @@ from simulator.uncertain import Z95
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 KNOTS: Mapping[str, tuple[float, ...]] = {
-    "verdict_tokens": (1.0, 10.0, 60.0, 240.0),
-    "verbosity": (0.5, 1.0, 2.0, 4.0),
-    "thinking_tokens": (0.0, 150.0, 600.0, 2400.0),
+    "verdict_tokens": (1.0, 240.0),
+    "verbosity": (0.5, 1.0, 4.0),
+    "thinking_tokens": (0.0, 2400.0),
 }
-"""Token-count values between which a critical value is sought (costs are close to linear between them)."""
+"""Token-count values between which, and the band's own, a critical value is sought: costs are close to linear there."""
 
 _PLAIN = {
     "prompt_prefill": "reading the first prompt",
@@ -119,21 +119,28 @@ def _because_success(case: Case, strategy: str) -> tuple[str, ...]:
     )
 
 
+_SCALES = {
+    "bytes": ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")),
+    "FLOP": ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP")),
+    "J": ((1e6, "MJ"), (1e3, "kJ"), (1.0, "J")),
+    "s": ((1.0, "s"), (1e-3, "ms")),
+    "USD": ((1.0, "USD"), (1e-3, "mUSD")),
+}
+
+
+def scale_of(value: float, unit: str) -> tuple[float, str]:
+    """The display unit that suits a value, and how many base units it holds."""
+    return next(((s, n) for s, n in _SCALES[unit] if value >= s), _SCALES[unit][-1])
+
+
 def quantity(value: float, unit: str) -> str:
     """A number in a readable unit."""
-    scales = {
-        "bytes": ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")),
-        "FLOP": ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP")),
-        "J": ((1e6, "MJ"), (1e3, "kJ"), (1.0, "J")),
-        "s": ((1.0, "s"), (1e-3, "ms")),
-        "USD": ((1.0, "USD"), (1e-3, "mUSD")),
-    }[unit]
-    scale, name = next(((s, n) for s, n in scales if value >= s), scales[-1])
+    scale, name = scale_of(value, unit)
     return f"{value / scale:.3g} {name}"
 
 
 def critical_values(case: Case, ev: Evaluator, o: Outcome, base: Outcome, objective: str) -> dict[str, float | None]:
-    """Where the ratio crosses 1 in each main unknown, others at their central values; None: nowhere in its range."""
+    """Where the ratio on idle engines crosses 1 in each main unknown, others central; None: nowhere in its range."""
     if objective == "success":
         return {"detection": _critical_detection(case, o.strategy)}
     found = {"acceptance": _critical_acceptance(case, ev, o, base, objective)}
@@ -148,8 +155,7 @@ def critical_values(case: Case, ev: Evaluator, o: Outcome, base: Outcome, object
 
 def _value(case: Case, ev: Evaluator, o: Outcome, e: Expected, objective: str) -> Array:
     """Objective of an outcome whose central expectation is replaced (one or many values)."""
-    moved = replace(o, central=e, spread=e, loaded_time_s=None)
-    return np.asarray(sum(objective_terms(case, moved, objective, central=False, samples={}).values()))
+    return np.asarray(sum(objective_terms(case, o.at(e), objective, central=False, samples={}).values()))
 
 
 def crossing(x: Array, y: Array) -> float | None:
@@ -163,7 +169,7 @@ def crossing(x: Array, y: Array) -> float | None:
 
 
 def _critical_acceptance(case: Case, ev: Evaluator, o: Outcome, base: Outcome, objective: str) -> float | None:
-    theirs = float(_value(case, ev, base, base.central, objective)[0])
+    theirs = float(_value(case, ev, base, base.idle_central, objective)[0])
 
     def excess(at: Array) -> Array:
         return _value(case, ev, o, ev.over_acceptance(o, at), objective) / theirs - 1.0
@@ -178,7 +184,7 @@ def _critical_acceptance(case: Case, ev: Evaluator, o: Outcome, base: Outcome, o
 
 def _critical_tokens(case: Case, ev: Evaluator, o: Outcome, base: Outcome, objective: str, key: str) -> float | None:
     band = ev.token_input(key)
-    knots = sorted({*KNOTS[key], *([band.value] if band is not None else [])})
+    knots = sorted({*KNOTS[key], *((band.low, band.value, band.high) if band is not None else ())})
 
     def at(x: Outcome, v: float) -> float:
         return float(_value(case, ev, x, ev.with_tokens(x.strategy, x.window, key, v), objective)[0])

@@ -12,6 +12,7 @@ from pathlib import Path
 from costmodel.trajectory import Step, Trajectory, Workload
 from hwprofiles.errors import InputError, nearest
 from simulator.law import draw, law, law_names
+from simulator.memory import PREFIX, kept, kept_names
 
 _BUNDLED = {
     "retail": "retail-gpt-4.1-mini",
@@ -22,8 +23,8 @@ _BUNDLED = {
 
 
 def workload_names() -> tuple[str, ...]:
-    """Names of the bundled workloads: recorded ones first, then laws."""
-    return (*_BUNDLED, *law_names())
+    """Names that need no file: bundled recordings, bundled laws, then what this process holds in memory."""
+    return (*_BUNDLED, *law_names(), *kept_names())
 
 
 def workload(name_or_path: str | Path) -> Workload:
@@ -39,6 +40,8 @@ def workload(name_or_path: str | Path) -> Workload:
         return _bundled(_BUNDLED[name])
     if name in law_names():
         return draw(law(name))
+    if name.startswith(PREFIX):
+        return kept(name)
     from simulator.traces import read_trace
 
     path = Path(name_or_path)

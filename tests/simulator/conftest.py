@@ -50,7 +50,9 @@ class LinearCost:
         shares = np.zeros((len(new), len(QUANTITIES)))
         shares[:, QUANTITIES.index("flops")] = new
         shares[:, QUANTITIES.index("kv_bytes")] = read
-        shares[:, QUANTITIES.index("busy_s")] = self.fixed_s * n_steps / len(new) + self.token_s * new + self.read_s * read
+        shares[:, QUANTITIES.index("busy_s")] = (
+            self.fixed_s * n_steps / len(new) + self.token_s * new + self.read_s * read
+        )
         return shares
 
 

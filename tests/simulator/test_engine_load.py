@@ -143,6 +143,25 @@ def test_littles_law_holds_exactly(linear_cost, played, workload):
     assert area == pytest.approx(sum(stays), rel=1e-9, abs=1e-9)
 
 
+@settings(max_examples=100)
+@given(workloads(), st.sampled_from([16, 40]))
+def test_a_shared_prefix_keeps_the_books(linear_cost, played, workload, shared_tokens):
+    """The same invariants when every sequence leans on shared blocks: nothing is lost and skipping changes nothing."""
+    limits, arrivals = workload
+    limits = limits | {"kv_tokens": limits["kv_tokens"] + 48}
+    arrivals = [
+        (at, EngineJob(j.key, j.prompt_tokens, max(j.reusable_tokens, shared_tokens), j.output_tokens))
+        for at, j in arrivals
+    ]
+    skipped = played(linear_cost(**limits), arrivals, shared_tokens=shared_tokens)
+    plain = played(linear_cost(**limits), arrivals, shared_tokens=shared_tokens, skip_ahead=False)
+    np.testing.assert_allclose(times(skipped), times(plain), rtol=1e-12, atol=1e-11)
+    assert skipped.engine.ledger.allocated_blocks == skipped.engine.ledger.shared_blocks == shared_tokens // 16
+    block = limits["rule"].block_tokens
+    for r in skipped.results:
+        assert r.cached_tokens >= min(shared_tokens, r.job.prompt_tokens - 1) // block * block
+
+
 @settings(max_examples=25)
 @given(workloads())
 def test_same_input_same_output(linear_cost, played, workload):
