@@ -185,7 +185,7 @@ class StepModel:
 
     def _share_prefill(self, rest: Array, new: Array, each: Mapping[int | None, Span]) -> Array:
         by_tokens = new / new.sum()
-        shares = by_tokens[:, None] * rest[None, :]
+        shares: Array = by_tokens[:, None] * rest[None, :]
         own = [0.0 * new for _ in range(3)]
         seconds = 0.0 * new
         for layer, count in self.groups:

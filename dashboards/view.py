@@ -162,7 +162,9 @@ def scenario_toml(document: Mapping[str, Any]) -> str:
 
 
 def _turn(value: object) -> str:
-    return "nowhere in its range" if value is None else compact(value)
+    if value is None:
+        return "nowhere in its range"
+    return f"{value:.3g}" if is_number(value) else compact(value)
 
 
 def _without_none(value: Any, path: str, unset: list[str]) -> Any:

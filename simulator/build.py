@@ -19,6 +19,7 @@ from simulator.sides import Side, side_document
 from simulator.traces import ImportedTrace
 from simulator.uncertain import Uncertain
 from simulator.workloads import workload as find_workload
+from simulator.workloads import workload_names
 
 PRIORS: tuple[str, ...] = ("default",)
 """Names of acceptance priors."""
@@ -92,6 +93,8 @@ def _workload_document(work: Work) -> dict[str, Any]:
     found = trajectories(work)
     if not any(t.steps for t in found.trajectories):
         raise InputError(f"workload {found.name!r} holds no step")
+    if found.kind == "trace" and found.name in workload_names() and find_workload(found.name) is found:
+        return {"trace": found.name}
     return {"trace": keep(found)}
 
 

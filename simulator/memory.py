@@ -1,7 +1,7 @@
-"""Workloads held in memory under a name, so that a scenario stays plain values even when its trajectories come from Python.
+"""Workloads held in memory under a name: a scenario stays plain values although its trajectories come from Python.
 
-The name holds a digest of the content: the same trajectories always get the same name. It lives as long as this process;
-`simulator.traces.neutral.write` makes a file of a workload that should outlive it.
+The name holds a digest of the content, so the same trajectories always get the same name. It lives as long as this
+process; `simulator.traces.neutral.write` makes a file of a workload that should outlive it.
 """
 
 from __future__ import annotations

@@ -166,10 +166,13 @@ def _first(error: ValidationError) -> str:
     if kind in ("missing", "missing_argument", "missing_keyword_only_argument"):
         return f"missing key {place!r}"
     message = fault["msg"].removeprefix("Value error, ")
+    short = next((k for k, v in PARAMETERS.items() if v == place and not place.endswith(f".{k}")), None)
+    place += f" ({short})" if short else ""
     shown = repr(fault["input"])
     if len(shown) > 80:
         shown = shown[:77] + "..."
-    return f"{place}: {message[0].lower()}{message[1:]}, got {shown}" if "got" not in message else f"{place}: {message}"
+    message = message.replace("Input should be", "must be")
+    return f"{place}: {message[0].lower()}{message[1:]}" + ("" if "got" in message else f", got {shown}")
 
 
 def _consistent(s: Scenario, where: str) -> None:

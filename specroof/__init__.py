@@ -1,4 +1,4 @@
-"""specroof: would it pay to let a small model draft an agent's steps and a strong one only review them?
+"""Would it pay to let a small model draft an agent's steps and a strong one only review them: the library in one name.
 
     import specroof as sr
 
@@ -78,4 +78,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """Public names, loaded or not."""
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -79,8 +79,8 @@ def test_a_decode_run_is_one_event_and_the_plain_loop_one_per_token(linear_cost,
     job = EngineJob("a", 10, 0, 1001)
     skipped = played(linear_cost(), [(0.0, job)])
     plain = played(linear_cost(), [(0.0, job)], skip_ahead=False)
-    # starts of client and engine, the arrival, the engine's first look, one prefill pass, one run of 1,000 decode passes,
-    # the answer, the client's end, the driver's all_of
+    # starts of client and engine, the arrival, the engine's first look, one prefill pass, one run of 1,000 decode
+    # passes, the answer, the client's end, the driver's all_of
     assert skipped.n_events == 9
     assert plain.n_events == 9 + 999
     assert skipped.end_s == pytest.approx(plain.end_s, rel=1e-12)
@@ -109,7 +109,7 @@ def test_an_empty_job_is_refused(linear_cost, job):
 def test_a_job_larger_than_the_cache_is_refused_with_both_numbers(linear_cost):
     engine = Engine(simpy.Environment(), linear_cost(kv_tokens=100))
     engine.submit(EngineJob("fits", 90, 0, 7))
-    with pytest.raises(InputError, match="request of 97 tokens .* KV cache of 96 tokens"):
+    with pytest.raises(InputError, match=r"request of 97 tokens .* KV cache of 96 tokens"):
         engine.submit(EngineJob("too big", 90, 0, 8))
 
 

@@ -14,7 +14,7 @@ def test_json_is_the_contract_and_repeats(run_cli, tmp_path):
     first = run_cli(*command, "-o", tmp_path / "runs", "--timeline", tmp_path / "t.json")
     assert (first.code, first.err) == (0, "")
     document = json.loads(first.out)
-    assert list(document)[0] == "schema_version"
+    assert next(iter(document)) == "schema_version"
     assert set(document["summary"]) == {"strong_only", "spec_agent"}
     assert document["summary"]["spec_agent"]["time_s"]["n"] == 2
     assert document["time_ratio_to_strong_only"]["strong_only"]["value"] == 1.0
