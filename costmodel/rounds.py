@@ -10,11 +10,12 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, cast
 
+from costmodel.guard import RoundGuard
 from costmodel.protocol import CallTool, Draft, Repair, Request, Role, Strategy, Verify, Write
 from costmodel.request import RequestPlan
 from costmodel.session import EngineRequest, Session, ToolRun, Work
 from costmodel.task import TaskStep
-from costmodel.trajectory import RUNS_FREELY, Effect
+from costmodel.trajectory import Effect
 
 VerdictRule = Callable[[int, int], int]
 """(index of the segment's first step, its length) -> number of steps accepted."""
@@ -81,10 +82,6 @@ class _View:
 Answers = Generator[Work, RequestPlan | None, RoundResult]
 
 
-class HoldViolation(RuntimeError):
-    """A strategy asked to run a held step before a verdict; the protocol forbids it."""
-
-
 def play_round(session: Session, strategy: Strategy, verdict: VerdictRule) -> Answers:
     """One round of `strategy`, from the session's committed steps to its next ones.
 
@@ -101,18 +98,17 @@ def play_round(session: Session, strategy: Strategy, verdict: VerdictRule) -> An
 
 
 class _Play:
-    """The books of one round."""
+    """One round in progress."""
 
     def __init__(self, session: Session, strategy: Strategy, verdict: VerdictRule) -> None:
         self.session = session
         self.strategy = strategy
         self.verdict = verdict
+        self.guard = RoundGuard(strategy.name)
         self.works: list[Work] = []
         self.owner: list[int | None] = []
-        self.ran: set[int] = set()
-        self.drafted = 0
-        self.review: tuple[EngineRequest, RequestPlan, int, int] | None = None
-        self.written: tuple[int, Role] | None = None
+        self.review: tuple[EngineRequest, RequestPlan] | None = None
+        self.author: Role | None = None
 
     def run(self) -> Answers:
         rounds = self.strategy.round(_View(self.session.remaining))
@@ -127,17 +123,24 @@ class _Play:
     def _answer(self, request: Request) -> Generator[Work, RequestPlan | None, object]:
         match request:
             case Draft(role, segment):
-                self._need_run(len(segment))
-                return (yield from self._author(role, "draft", len(segment), "draft_decode"))
+                self.guard.before_draft(len(segment))
+                step = yield from self._author(role, "draft", len(segment), "draft_decode")
+                self.guard.after_draft(step.offset, step.effect)
+                return step
             case Write(role):
-                self._write_once(0, role)
+                self.guard.before_write()
+                self.author = role
                 return (yield from self._author(role, "write", 0, "decode"))
             case CallTool(step):
-                yield from self._call_drafted(cast(_Step, step))
+                drafted = cast(_Step, step)
+                self.guard.before_call(drafted.offset)
+                yield from self._do(ToolRun(drafted.step.index, drafted.step.tool_s), drafted.offset)
                 return None
             case Verify(role, segment):
                 return (yield from self._verify(role, len(segment)))
             case Repair(role, _, accepted):
+                self.guard.before_repair(accepted)
+                self.author = role
                 return (yield from self._repair(role, accepted))
         raise TypeError(f"not a request: {request!r}")
 
@@ -148,46 +151,24 @@ class _Play:
 
     def _author(self, role: Role, kind: str, offset: int, phase: str) -> Generator[Work, RequestPlan | None, _Step]:
         work = self.session.write(role, kind, offset, phase)
-        if kind == "draft":
-            self.drafted = max(self.drafted, offset + 1)
         plan = yield from self._do(work, offset if kind == "draft" else None)
         self.session.wrote(work, cast(RequestPlan, plan))
         step = self.session.task.steps[work.step]
         return _Step(step.effect, offset, step)
 
-    def _call_drafted(self, step: _Step) -> Generator[Work, RequestPlan | None, None]:
-        if step.effect not in RUNS_FREELY:
-            raise HoldViolation(f"{self.strategy.name}: step {step.step.index} ({step.effect}) is held until a verdict")
-        self.ran.add(step.offset)
-        yield from self._do(ToolRun(step.step.index, step.step.tool_s), step.offset)
-
-    def _need_run(self, n: int) -> None:
-        """The next request sees the observations of the first `n` drafted steps, so their tools must have run."""
-        unseen = sorted({*range(n)} - self.ran)
-        if unseen:
-            raise HoldViolation(
-                f"{self.strategy.name}: drafted step {unseen[0]} of the segment has not run, so nothing can follow it"
-            )
-
     def _verify(self, role: Role, n: int) -> Generator[Work, RequestPlan | None, _Verdict]:
-        if not 1 <= n <= self.drafted:
-            raise ValueError(f"{self.strategy.name}: {self.drafted} steps are drafted, so {n} cannot be reviewed")
-        held = self.session.task.steps[self.session.index + n - 1].effect not in RUNS_FREELY
-        self._need_run(n - 1 if held else n)
+        self.guard.before_review(n)
         work = self.session.verify(role, n)
         plan = cast(RequestPlan, (yield from self._do(work, None)))
         self.session.verified(work, plan, n)
         accepted = self.verdict(self.session.index, n)
-        self.review = (work, plan, n, accepted)
+        self.guard.after_review(accepted)
+        self.review = (work, plan)
         return _Verdict(accepted)
 
     def _repair(self, role: Role, accepted: int) -> Generator[Work, RequestPlan | None, _Step]:
-        if self.review is None or accepted > self.review[3]:
-            raise ValueError(
-                f"{self.strategy.name}: a repair needs a verdict that accepts the {accepted} steps before it"
-            )
-        self._write_once(accepted, role)
-        review, plan, _, _ = self.review
+        assert self.review is not None
+        review, plan = self.review
         self.session.reject(accepted)
         if self.session.sizes.repair_mode == "continue" and role is review.role:
             work = self.session.repair_continued(review, plan, accepted)
@@ -196,33 +177,21 @@ class _Play:
             return _Step(step.effect, accepted, step)
         return (yield from self._author(role, "repair", accepted, "repair_decode"))
 
-    def _write_once(self, offset: int, role: Role) -> None:
-        if self.written is not None:
-            raise ValueError(f"{self.strategy.name}: at most one step per round may be written or repaired")
-        self.written = (offset, role)
-
     def _commit(self, steps: tuple[Any, ...]) -> Answers:
-        n = len(steps)
-        written = self.written if self.written is not None and self.written[0] == n - 1 else None
-        accepted = n - 1 if written else n
-        allowed = self.review[3] if self.review else 0
-        if [s.offset for s in steps] != list(range(n)) or accepted > allowed:
-            raise ValueError(
-                f"{self.strategy.name}: a round commits a prefix of its segment: {allowed} steps are accepted, {n} came"
-            )
-        for s in steps:
-            if s.offset not in self.ran or (written and s.offset == written[0]):
-                yield from self._do(ToolRun(s.step.index, s.step.tool_s), None)
-        committed = self.session.commit(accepted, written[1] if written else None)
-        wasted = tuple(owner is not None and owner >= accepted for owner in self.owner)
+        accepted, unrun = self.guard.before_commit([s.offset for s in steps])
+        for offset in unrun:
+            step = steps[offset].step
+            yield from self._do(ToolRun(step.index, step.tool_s), None)
+        written_by = self.author if accepted < len(steps) else None
+        committed = self.session.commit(accepted, written_by)
         return RoundResult(
             committed,
-            self.drafted,
+            self.guard.drafted,
             accepted,
-            self.review is not None,
-            written[1] if written else None,
+            self.guard.accepted is not None,
+            written_by,
             tuple(self.works),
-            wasted,
+            tuple(owner is not None and owner >= accepted for owner in self.owner),
         )
 
 

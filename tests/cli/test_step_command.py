@@ -20,7 +20,6 @@ from simulator.step_cost import step_cost
 
 BIG = ["--model", "Qwen/Qwen3.5-397B-A17B", "--hardware", "h200", "--n-devices", "8", "--weight-dtype", "fp8"]
 SMALL = ["--model", "Qwen/Qwen3.5-4B", "--hardware", "h200"]
-DENSE = ("meta-llama/Llama-3.1-70B-Instruct", "a100-80gb-sxm")
 
 
 @pytest.fixture
@@ -76,7 +75,9 @@ def test_512_tokens_of_397b_touch_nearly_all_of_it(step):
 
 def test_kappa_cannot_change_what_one_token_touches(step):
     plain = step(*BIG, "--decode", "1@4000")
-    assert step(*BIG, "--decode", "1@4000", "--set", "expert_correlation=1")["touched_params"] == plain["touched_params"]
+    assert (
+        step(*BIG, "--decode", "1@4000", "--set", "expert_correlation=1")["touched_params"] == plain["touched_params"]
+    )
 
 
 def test_397b_facts_beside_the_times(step):

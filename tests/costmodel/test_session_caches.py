@@ -240,6 +240,8 @@ def test_a_priced_api_pays_its_own_output_again_as_input():
     rules = {Role.WEAK: TOKEN, Role.STRONG: PRICED}
     _, second = requests_of(two_reads(), strategy("strong_only"), [], rules)
     assert (second.prompt_tokens, second.reusable_tokens) == (212, 200)
+    # 5 of its own tokens and 7 observed are new input, nothing is computed twice
+    assert second.spans == (("reprefill", 200), ("observation_prefill", 212))
 
 
 def test_a_shared_prefix_is_found_by_the_first_request():

@@ -1,0 +1,94 @@
+"""What the protocol allows in one round, kept in one place for every driver: simulated, expected or real.
+
+No held step runs before a verdict accepts it or a repair wrote it; at most one step per round is written or repaired;
+a round commits a prefix of its segment and the step it had written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from costmodel.trajectory import RUNS_FREELY, Effect
+
+
+class HoldViolation(RuntimeError):
+    """A strategy asked to run a held step before a verdict; the protocol forbids it."""
+
+
+class RoundGuard:
+    """The books of one round of strategy `name`; offsets count from the committed steps.
+
+    Every method raises `HoldViolation` or `ValueError` where the strategy breaks the protocol.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.effects: list[Effect] = []
+        self.ran: set[int] = set()
+        self.accepted: int | None = None
+        self.written: int | None = None
+
+    @property
+    def drafted(self) -> int:
+        """Steps drafted so far."""
+        return len(self.effects)
+
+    def before_draft(self, offset: int) -> None:
+        """The next draft sees the observations of the `offset` steps before it, so their tools must have run."""
+        self._need_run(offset)
+
+    def after_draft(self, offset: int, effect: Effect) -> None:
+        """A step of this effect stands at `offset` of the segment."""
+        del self.effects[offset:]
+        self.effects.append(effect)
+
+    def before_call(self, offset: int) -> None:
+        """A drafted step's tools run now: only if it runs freely."""
+        if offset >= self.drafted or self.effects[offset] not in RUNS_FREELY:
+            effect = self.effects[offset] if offset < self.drafted else "not drafted"
+            raise HoldViolation(f"{self.name}: step {offset} of the segment ({effect}) is held until a verdict")
+        self.ran.add(offset)
+
+    def before_review(self, n: int) -> None:
+        """`n` drafted steps go to the reviewer; all but a held last one must have run."""
+        if not 1 <= n <= self.drafted:
+            raise ValueError(f"{self.name}: {self.drafted} steps are drafted, so {n} cannot be reviewed")
+        self._need_run(n if self.effects[n - 1] in RUNS_FREELY else n - 1)
+
+    def after_review(self, accepted: int) -> None:
+        """The verdict: how many steps are valid."""
+        self.accepted = accepted
+
+    def before_write(self) -> None:
+        """A model writes a step to be committed as it is, with nothing drafted before it."""
+        self._write_once(0)
+
+    def before_repair(self, offset: int) -> None:
+        """A model writes the step at `offset`, behind accepted ones only."""
+        if self.accepted is None or offset > self.accepted:
+            raise ValueError(f"{self.name}: a repair needs a verdict that accepts the {offset} steps before it")
+        self._write_once(offset)
+
+    def before_commit(self, offsets: Sequence[int]) -> tuple[int, list[int]]:
+        """Check a commit; returns how many drafted steps it keeps, and the offsets whose tools run now."""
+        n = len(offsets)
+        ends_written = self.written is not None and self.written == n - 1
+        kept = n - 1 if ends_written else n
+        allowed = self.accepted or 0
+        if list(offsets) != list(range(n)) or kept > allowed or n == 0:
+            raise ValueError(
+                f"{self.name}: a round commits a prefix of its segment: {allowed} steps are accepted, {n} came"
+            )
+        return kept, [o for o in offsets if o not in self.ran or (ends_written and o == n - 1)]
+
+    def _write_once(self, offset: int) -> None:
+        if self.written is not None:
+            raise ValueError(f"{self.name}: at most one step per round may be written or repaired")
+        self.written = offset
+
+    def _need_run(self, n: int) -> None:
+        unseen = sorted({*range(n)} - self.ran)
+        if unseen:
+            raise HoldViolation(
+                f"{self.name}: drafted step {unseen[0]} of the segment has not run, so nothing can follow it"
+            )
