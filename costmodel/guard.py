@@ -75,7 +75,9 @@ class RoundGuard:
         ends_written = self.written is not None and self.written == n - 1
         kept = n - 1 if ends_written else n
         allowed = self.accepted or 0
-        if list(offsets) != list(range(n)) or kept > allowed or n == 0:
+        if n == 0:
+            raise ValueError(f"{self.name}: a round must commit between 1 step and its whole segment, got none")
+        if list(offsets) != list(range(n)) or kept > allowed:
             raise ValueError(
                 f"{self.name}: a round commits a prefix of its segment: {allowed} steps are accepted, {n} came"
             )

@@ -268,7 +268,7 @@ def test_a_round_commits_something():
         yield Verify(Role.STRONG, segment)
         return Commit(())
 
-    with pytest.raises(ValueError, match="must commit between 1"):
+    with pytest.raises(ValueError, match="must commit between 1 step"):
         run(play)
 
 
