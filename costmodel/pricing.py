@@ -17,6 +17,7 @@ from costmodel.protocol import Role
 from costmodel.request import CacheRule, RequestPlan, plan_request
 from costmodel.session import EngineRequest
 from costmodel.step import BUSY, StepModel
+from hwprofiles.errors import InputError
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 USD, WALL = COLUMNS.index("api_usd"), COLUMNS.index("wall_s")
@@ -47,19 +48,32 @@ def central_factors(sites: Sites) -> dict[str, Num]:
 
     Names: `HARDWARE.factor` and `ENGINE.factor` (shared by roles on the same kind of device), `ROLE.request_s`,
     `ROLE.output_token_s` for an API, `link.rtt_s`, `link.bytes_per_s`.
+
+    Raises
+    ------
+    InputError
+        Two roles share a name but not its value.
     """
     out: dict[str, Num] = {}
     for role, site in sites.items():
-        if isinstance(site.server, Api):
-            out[f"{role}.request_s"] = site.server.request_s.value
-            out[f"{role}.output_token_s"] = site.server.output_token_s.value
-        else:
-            dep = site.server
-            out |= {f"{dep.hardware.name}.{k}": v for k, v in dep.efficiency.values().items()}
-            out |= {f"{dep.engine.name}.{k}": f.value for k, f in dep.engine.factors.items()}
-        if site.link:
-            out["link.rtt_s"] = site.link.rtt_s
-            out["link.bytes_per_s"] = site.link.bytes_per_s
+        for name, value in _site_factors(role, site).items():
+            if out.setdefault(name, value) != value:
+                raise InputError(f"{name} is shared by both roles but differs: {out[name]:g} and {value:g}")
+    return out
+
+
+def _site_factors(role: Role, site: Site) -> dict[str, float]:
+    out: dict[str, float] = {}
+    if isinstance(site.server, Api):
+        out[f"{role}.request_s"] = site.server.request_s.value
+        out[f"{role}.output_token_s"] = site.server.output_token_s.value
+    else:
+        dep = site.server
+        out |= {f"{dep.hardware.name}.{k}": v for k, v in dep.efficiency.values().items()}
+        out |= {f"{dep.engine.name}.{k}": f.value for k, f in dep.engine.factors.items()}
+    if site.link:
+        out["link.rtt_s"] = site.link.rtt_s
+        out["link.bytes_per_s"] = site.link.bytes_per_s
     return out
 
 

@@ -9,8 +9,7 @@ from typing import Any
 from costmodel.deployment import Deployment
 from hwprofiles.efficiency import Factor
 from hwprofiles.errors import InputError, unknown_name
-from simulator.sampling import _deployment as deployment_inputs
-from simulator.sampling import draw_samples, sampled
+from simulator.sampling import deployment_inputs, draw_samples, sampled
 
 
 def drawn_factors(dep: Deployment, n: int, seed: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,13 @@ from simulator.fleet import Fleet
 from simulator.load import Demand, streams, task_order
 from simulator.results import RunResult, build
 from simulator.scenario import Load, Scenario
-from simulator.scenario_file import to_document
+from simulator.scenario_file import load_scenario, to_document
 
 _PER_AGENT, _AT_LEAST = 4, 60
 
 
 def simulate(
-    case: Case | Scenario,
+    case: Case | Scenario | str | Path,
     strategy: str = "spec_agent",
     seed: int | None = None,
     *,
@@ -39,7 +40,7 @@ def simulate(
 
     Parameters
     ----------
-    case : Case or Scenario
+    case : Case, Scenario, bundled name or path
         `prepare(scenario)` saves time when several runs follow.
     seed : int or None
         None: the scenario's. Runs of one seed share arrivals, task order and verdicts across strategies and loads.
@@ -55,6 +56,8 @@ def simulate(
     InputError
         Unknown strategy, or a scenario that cannot be built.
     """
+    if isinstance(case, str | Path):
+        case = load_scenario(case)
     case = prepare(case) if isinstance(case, Scenario) else case
     scenario = case.scenario
     how = find_strategy(strategy, scenario.protocol.window)

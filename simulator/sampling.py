@@ -56,10 +56,11 @@ def _inputs(case: Case) -> Iterator[Input]:
             yield _factor(f"{role}.request_s", site.server.request_s)
             yield _factor(f"{role}.output_token_s", site.server.output_token_s)
         else:
-            yield from _deployment(site.server)
+            yield from deployment_inputs(site.server)
 
 
-def _deployment(dep: Deployment) -> Iterator[Input]:
+def deployment_inputs(dep: Deployment) -> Iterator[Input]:
+    """Factor inputs of one deployment: its device's and its engine's."""
     for name, factor in dep.efficiency.factors.items():
         yield _factor(f"{dep.hardware.name}.{name}", factor)
     for name, factor in dep.engine.factors.items():

@@ -101,7 +101,10 @@ def check_against_reference(task, plan_of_strategy, bits, rules, sizes):
             role, step = work.role, task.steps[work.step]
             if work.kind == "verify":
                 n = n_drafted
-                prompt = [*reference.prompt(role, start + n, held_end=True), *reference.unique(sizes.instruction_tokens)]
+                prompt = [
+                    *reference.prompt(role, start + n, held_end=True),
+                    *reference.unique(sizes.instruction_tokens),
+                ]
                 output = reference.unique(work.output_tokens)
                 review = [*prompt, *output]
             else:
@@ -139,7 +142,9 @@ steps = st.lists(
     st.sampled_from([PAGE, TOKEN, ALIGNED]),
     st.sampled_from([PAGE, TOKEN, ALIGNED, PRICED]),
     st.sampled_from(["fresh", "continue"]),
-    st.sampled_from([("strong_only", 1), ("weak_only", 1), ("step_verification", 1), ("spec_agent", 2), ("spec_agent", 5)]),
+    st.sampled_from(
+        [("strong_only", 1), ("weak_only", 1), ("step_verification", 1), ("spec_agent", 2), ("spec_agent", 5)]
+    ),
 )
 def test_hits_are_those_of_a_cache_that_remembers_everything(drawn, data, weak_rule, strong_rule, mode, which):
     task = Task(
@@ -229,9 +234,7 @@ def test_a_held_step_is_reviewed_without_its_observation():
 
 def test_a_continued_repair_stands_behind_the_verdict():
     sizes = ProtocolSizes(3, 2, "continue")
-    _, _, verify, repair, *_ = requests_of(
-        two_reads(), strategy("spec_agent", 2), [False, True], BOTH_TOKEN, sizes
-    )
+    _, _, verify, repair, *_ = requests_of(two_reads(), strategy("spec_agent", 2), [False, True], BOTH_TOKEN, sizes)
     assert repair.prompt_tokens == verify.prompt_tokens + 2
     assert repair.reusable_tokens == repair.prompt_tokens - 1
 

@@ -25,9 +25,7 @@ WALL = COLUMNS.index("wall_s")
 PRICING = Pricing(
     {
         Role.WEAK: Site(server=deploy("Qwen/Qwen3-0.6B", "h200")),
-        Role.STRONG: Site(
-            server=deploy("Qwen/Qwen3.5-4B", "h200"), link=NetworkLink(rtt_s=0.05, bytes_per_s=1e6)
-        ),
+        Role.STRONG: Site(server=deploy("Qwen/Qwen3.5-4B", "h200"), link=NetworkLink(rtt_s=0.05, bytes_per_s=1e6)),
     }
 )
 
@@ -88,16 +86,14 @@ def test_rounds_of_spec_agent_keep_the_protocol(drawn, accept, window, mode):
         # reads of discarded steps have run and are charged as waste; drafts too
         ran_before = [w.step for i, w in enumerate(r.works) if isinstance(w, ToolRun) and i < verify_at]
         assert ran_before == [j for j in drafted if not is_held(drawn[j])]
-        wasted_drafts = [
-            w.step
-            for w, x in zip(r.works, r.wasted, strict=True)
-            if x and isinstance(w, EngineRequest)
-        ]
+        wasted_drafts = [w.step for w, x in zip(r.works, r.wasted, strict=True) if x and isinstance(w, EngineRequest)]
         assert wasted_drafts == drafted[r.accepted :]
         at += len(r.committed)
     assert at == len(drawn)
     # every step's tools ran for the task exactly once, whatever was tried before
-    kept = [w.step for r in path.rounds for w, x in zip(r.works, r.wasted, strict=True) if isinstance(w, ToolRun) and not x]
+    kept = [
+        w.step for r in path.rounds for w, x in zip(r.works, r.wasted, strict=True) if isinstance(w, ToolRun) and not x
+    ]
     assert sorted(kept) == list(range(len(drawn)))
 
 
@@ -133,9 +129,7 @@ def test_ledgers_sum_and_events_tile_the_wall(drawn, accept, which, mode):
 def test_tool_time_is_the_task_s_and_waste_is_apart(drawn, accept, window):
     path = walk(make_task(drawn), strategy("spec_agent", window), forced(accept), PRICING, ProtocolSizes(40, 6))
     assert path.ledger[PHASES.index("tool"), WALL] == pytest.approx(0.25 * len(drawn))
-    n_wasted = sum(
-        x and isinstance(w, ToolRun) for r in path.rounds for w, x in zip(r.works, r.wasted, strict=True)
-    )
+    n_wasted = sum(x and isinstance(w, ToolRun) for r in path.rounds for w, x in zip(r.works, r.wasted, strict=True))
     assert path.ledger[PHASES.index("wasted_tool"), WALL] == pytest.approx(0.25 * n_wasted)
 
 

@@ -187,9 +187,9 @@ def test_many_shifts_at_once_equal_one_at_a_time():
 def test_engine_seconds_by_role_sum_to_the_busy_column():
     pricing, sizes = SITES["hybrid+split"], ProtocolSizes()
     found = expect(
-        compile_tape(strategy("spec_agent", 4), [make_task(LONG)], UNEVEN, pricing, sizes), np.array([0.3, 2.0]), pricing
+        compile_tape(strategy("spec_agent", 4), [make_task(LONG)], UNEVEN, pricing, sizes),
+        np.array([0.3, 2.0]),
+        pricing,
     )
     assert (found.busy_s[Role.WEAK] > 0).all()
-    np.testing.assert_allclose(
-        found.busy_s[Role.WEAK] + found.busy_s[Role.STRONG], found.column("busy_s"), rtol=1e-12
-    )
+    np.testing.assert_allclose(found.busy_s[Role.WEAK] + found.busy_s[Role.STRONG], found.column("busy_s"), rtol=1e-12)

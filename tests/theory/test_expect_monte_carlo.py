@@ -80,7 +80,7 @@ def test_means_of_drawn_paths_are_within_four_standard_errors(which, n_steps, n_
     # rarely visited cells are not normal with few paths: those that most paths visit are held to four errors
     often = ~fixed & ((ledgers > 0).mean(axis=0) > 0.5)
     assert (np.abs(mean - expected)[often] < 4 * error[often]).all()
-    assert abs(rounds.mean() - found.count("rounds")[0]) < 4 * rounds.std(ddof=1) / np.sqrt(n_paths)
+    assert abs(rounds.mean() - found.count("rounds")[0]) <= 4 * rounds.std(ddof=1) / np.sqrt(n_paths) + 1e-9
     wall = np.array([p.wall_s for p in paths])
     # the check can fail: the mean is known to a few per cent
     assert wall.std(ddof=1) / np.sqrt(n_paths) < 0.03 * wall.mean()
