@@ -38,9 +38,11 @@ class RoundGuard:
         self._need_run(offset)
 
     def after_draft(self, offset: int, effect: Effect) -> None:
-        """A step of this effect stands at `offset` of the segment."""
+        """A step of this effect stands at `offset` of the segment; what was run or accepted there before is void."""
         del self.effects[offset:]
         self.effects.append(effect)
+        self.ran = {o for o in self.ran if o < offset}
+        self.accepted = None if self.accepted is None else min(self.accepted, offset)
 
     def before_call(self, offset: int) -> None:
         """A drafted step's tools run now: only if it runs freely."""
@@ -57,6 +59,8 @@ class RoundGuard:
 
     def after_review(self, accepted: int) -> None:
         """The verdict: how many steps are valid."""
+        if not 0 <= accepted <= self.drafted:
+            raise ValueError(f"{self.name}: a verdict accepts between 0 and {self.drafted} steps, got {accepted}")
         self.accepted = accepted
 
     def before_write(self) -> None:
@@ -65,7 +69,7 @@ class RoundGuard:
 
     def before_repair(self, offset: int) -> None:
         """A model writes the step at `offset`, behind accepted ones only."""
-        if self.accepted is None or offset > self.accepted:
+        if self.accepted is None or not 0 <= offset <= self.accepted:
             raise ValueError(f"{self.name}: a repair needs a verdict that accepts the {offset} steps before it")
         self._write_once(offset)
 

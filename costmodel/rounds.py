@@ -132,7 +132,7 @@ class _Play:
                 self.author = role
                 return (yield from self._author(role, "write", 0, "decode"))
             case CallTool(step):
-                drafted = cast(_Step, step)
+                drafted: _Step = cast(Any, step)
                 self.guard.before_call(drafted.offset)
                 yield from self._do(ToolRun(drafted.step.index, drafted.step.tool_s), drafted.offset)
                 return None

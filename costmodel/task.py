@@ -78,9 +78,17 @@ class Authoring:
 
 
 def make_task(trajectory: Trajectory, how: Authoring) -> Task:
-    """Turn a neutral trajectory into a task; raises `InputError` where token usage is missing."""
-    steps = []
-    for s in trajectory.steps:
+    """Turn a neutral trajectory into a task.
+
+    An observation that the trace does not state is the growth of the next prompt beyond the step's visible tokens.
+
+    Raises
+    ------
+    InputError
+        Token usage is missing, or the shared prefix is longer than a first prompt.
+    """
+    steps: list[TaskStep] = []
+    for s, after in zip(trajectory.steps, (*trajectory.steps[1:], None), strict=False):
         if s.output_tokens is None or s.prompt_tokens is None:
             raise InputError(
                 f"trajectory {trajectory.id!r} step {s.index}: no token usage, so it cannot be priced; "
@@ -94,11 +102,20 @@ def make_task(trajectory: Trajectory, how: Authoring) -> Task:
         if how.verbosity is not None:
             weak = max(visible, round(how.verbosity * strong))
         tool_s = s.tool_s if s.tool_s is not None else 0.0
-        steps.append(TaskStep(s.index, s.effect, visible, weak, strong, s.observation_tokens or 0, tool_s))
+        seen = s.observation_tokens
+        if seen is None:
+            seen = max(0, after.prompt_tokens - s.prompt_tokens - visible) if after and after.prompt_tokens else 0
+        steps.append(TaskStep(len(steps), s.effect, visible, weak, strong, seen, tool_s))
     if not steps:
         raise InputError(f"trajectory {trajectory.id!r} has no steps")
     first = max(1, trajectory.steps[0].prompt_tokens or 1)
     prompts = ((Role.WEAK, how.weak_prompt_tokens or first), (Role.STRONG, how.strong_prompt_tokens or first))
+    for role, prompt in prompts:
+        if how.shared_prefix_tokens > prompt:
+            raise InputError(
+                f"shared_prefix_tokens = {how.shared_prefix_tokens} is longer than the first {role} prompt of "
+                f"trajectory {trajectory.id!r}, {prompt} tokens; allowed: 0 to {prompt}"
+            )
     return Task(trajectory.id, prompts, how.shared_prefix_tokens, tuple(steps))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.acceptance import AcceptanceLaw
 from costmodel.api import Api
 from costmodel.cost import COLUMNS, TRAFFIC
 from costmodel.expect import Expected, Tape, compile_tape, expect, fit_shift
@@ -121,7 +122,8 @@ class Evaluator:
         def factor(pick: Any) -> Array:
             base = pick(at[mid])
             change = [np.where(base > 0, pick(at[v]) / np.where(base > 0, base, 1.0), 1.0) for v in (low, mid, high)]
-            slope_down, slope_up = (change[1] - change[0]) / (mid - low), (change[2] - change[1]) / (high - mid)
+            slope_down = (change[1] - change[0]) / (mid - low if mid > low else 1.0)
+            slope_up = (change[2] - change[1]) / (high - mid if high > mid else 1.0)
             d = (x - mid).reshape(-1, *([1] * np.ndim(base)))
             return np.maximum(0.0, change[1] + np.where(d < 0, slope_down * d, slope_up * d))
 
@@ -143,6 +145,9 @@ class Evaluator:
 
     def with_tokens(self, name: str, window: int, key: str, value: float) -> Expected:
         """Central expectation over eight or so tasks spread over the workload, with one token-count input changed."""
+        band = self.token_input(key) if key else None
+        if band is not None and value == band.value:
+            key, value = "", 0.0
         found = self._changed.get((name, window, key, value))
         if found is None:
             found = self._changed[name, window, key, value] = self._with_tokens(name, window, key, value)
@@ -163,6 +168,14 @@ class Evaluator:
     def over_acceptance(self, outcome: Outcome, acceptance: Array) -> Expected:
         """Central expectation at other mean acceptances."""
         return expect(outcome.tape, fit_shift(self.reference, self.case.law, acceptance), self.pricing)
+
+    def at_acceptance(self, outcome: Outcome, acceptance: Array) -> Expected:
+        """Central expectation were the scenario to say `acceptance`: the same for all steps unless it is by position."""
+        if self.case.scenario.protocol.acceptance_by_position is not None or self.case.law.is_flat:
+            return self.over_acceptance(outcome, acceptance)
+        level = {n: (first, np.zeros_like(offsets)) for n, (first, offsets) in outcome.tape.reviews.items()}
+        flat = replace(outcome.tape, reviews=level)
+        return expect(flat, fit_shift(flat, AcceptanceLaw(), acceptance), self.pricing)
 
 
 def traffic_bytes(e: Expected) -> Array:

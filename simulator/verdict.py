@@ -20,11 +20,11 @@ from simulator.uncertain import Z95
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 KNOTS: Mapping[str, tuple[float, ...]] = {
-    "verdict_tokens": (1.0, 240.0),
+    "verdict_tokens": (1.0, 60.0, 240.0),
     "verbosity": (0.5, 1.0, 4.0),
-    "thinking_tokens": (0.0, 2400.0),
+    "thinking_tokens": (0.0, 60.0, 600.0, 2400.0),
 }
-"""Token-count values between which, and the band's own, a critical value is sought: costs are close to linear there."""
+"""Values between which, and the band's own, a critical value is sought: costs are close to quadratic in tokens there."""
 
 _PLAIN = {
     "prompt_prefill": "reading the first prompt",
@@ -160,11 +160,30 @@ def _value(case: Case, ev: Evaluator, o: Outcome, e: Expected, objective: str) -
 
 def crossing(x: Array, y: Array) -> float | None:
     """First x where the piecewise-linear y changes sign; None where it never does."""
-    for i in range(len(x) - 1):
-        if y[i] == 0:
-            return float(x[i])
-        if y[i] * y[i + 1] < 0:
-            return float(x[i] + (x[i + 1] - x[i]) * y[i] / (y[i] - y[i + 1]))
+    i = _sign_change(y)
+    if i is None:
+        return None
+    return float(x[i] if y[i] == 0 else x[i] + (x[i + 1] - x[i]) * y[i] / (y[i] - y[i + 1]))
+
+
+def curved_crossing(x: Array, y: Array) -> float | None:
+    """The same with the parabola through three neighbouring points in place of the chord."""
+    i = _sign_change(y)
+    if i is None or y[i] == 0 or len(x) < 3:
+        return crossing(x, y)
+    first = min(max(0, i - 1 if i + 2 == len(x) else i), len(x) - 3)
+    near = slice(first, first + 3)
+    roots = np.roots(np.polyfit(x[near], y[near], 2))
+    inside = [float(r.real) for r in roots if abs(r.imag) < 1e-9 and x[i] <= r.real <= x[i + 1]]
+    return inside[0] if len(inside) == 1 else crossing(x, y)
+
+
+def _sign_change(y: Array) -> int | None:
+    """Index of the first point that is zero, or after which y has the other sign; None where there is none."""
+    signs = np.sign(y)
+    for i in range(len(y) - 1):
+        if signs[i] == 0 or signs[i] * signs[i + 1] < 0:
+            return i
     return None
 
 
@@ -172,7 +191,7 @@ def _critical_acceptance(case: Case, ev: Evaluator, o: Outcome, base: Outcome, o
     theirs = float(_value(case, ev, base, base.idle_central, objective)[0])
 
     def excess(at: Array) -> Array:
-        return _value(case, ev, o, ev.over_acceptance(o, at), objective) / theirs - 1.0
+        return _value(case, ev, o, ev.at_acceptance(o, at), objective) / theirs - 1.0
 
     grid = np.linspace(0.02, 0.998, 33)
     rough = crossing(grid, excess(grid))
@@ -189,10 +208,15 @@ def _critical_tokens(case: Case, ev: Evaluator, o: Outcome, base: Outcome, objec
     def at(x: Outcome, v: float) -> float:
         return float(_value(case, ev, x, ev.with_tokens(x.strategy, x.window, key, v), objective)[0])
 
-    moves_base = key == "thinking_tokens" or (key == "verbosity" and base.strategy == "weak_only")
-    fixed = None if moves_base else at(base, knots[0])
-    excess = [at(o, v) - (fixed if fixed is not None else at(base, v)) for v in knots]
-    return crossing(np.array(knots), np.array(excess))
+    def central(x: Outcome) -> float:
+        """All tasks over the few that `at` evaluates, at the scenario's own values."""
+        few = _value(case, ev, x, ev.few_tasks(x.strategy, x.window), objective)
+        return float((_value(case, ev, x, x.idle_central, objective) / few)[0])
+
+    scale = central(o) / central(base)
+    fixed = None if key == "thinking_tokens" else at(base, knots[0])
+    excess = [scale * at(o, v) / (fixed if fixed is not None else at(base, v)) - 1.0 for v in knots]
+    return curved_crossing(np.array(knots), np.array(excess))
 
 
 def _critical_rtt(case: Case, ev: Evaluator, o: Outcome, base: Outcome) -> float | None:

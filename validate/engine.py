@@ -29,12 +29,15 @@ class Ask:
         rendered prefix stays the same.
     labels : tuple of str
         For verify: the only allowed answers, one token each ("0" .. "n": how many steps are valid). Empty otherwise.
+    step : int
+        Index in the task of the step to write, or of the first one to review.
     max_tokens : int
     """
 
     role: Role
     kind: Kind
     conversation: str
+    step: int = 0
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     labels: tuple[str, ...] = ()

@@ -13,7 +13,8 @@ asked       sequence       the request's role and kind, and the whole answer
 intent      action key     tool, arguments, effect, offset in the segment, origin (draft or write)
 verdict     sequence       accepted, reviewed, garbled; `covers` are the action keys it lets run
 authorised  action key     why: free, verdict or written; `by`, the event that allows it
-executing   action key     written before the call
+executing   action key     written before the first call
+attempt     key#number     written before every call; whether the server honours idempotency keys
 effect      action key     what came back, whether it was an error, whether the server replayed it
 unresolved  action key     a held action of which nobody can say whether it ran
 committed   ""             the round's steps as they entered the chat
@@ -63,7 +64,7 @@ class Proof:
     executed : of these, run
     executed_before_verdict : run without an authorisation written before; must be 0
     lost : authorised in a finished task, never run and not reported; must be 0
-    run_twice : run more than once (a replayed answer is not a run); must be 0
+    run_twice : sent again to a server that does not honour keys, so possibly run twice; must be 0
     unresolved : reported as of unknown fate
     """
 
@@ -138,6 +139,14 @@ class Journal:
             raise JournalError(f"{self.path}: cannot be written: {error}") from None
         return int(found[0])
 
+    def attempt(self, task: str, round_: int, key: str, *, keys_honoured: bool) -> None:
+        """Write that a call is being sent, as often as it is."""
+        n = self._db.execute(
+            "select count(*) from events where task = ? and round = ? and kind = 'attempt' and slot like ?",
+            (task, round_, f"{key}#%"),
+        ).fetchone()[0]
+        self.record(task, round_, "attempt", f"{key}#{n}", keys_honoured=keys_honoured)
+
     def find(self, task: str, round_: int, kind: str, slot: str = "") -> dict[str, Any] | None:
         """An event's data, or None."""
         row = self._db.execute(
@@ -185,7 +194,10 @@ class Journal:
         done = found.get("effect", {})
         unresolved = [k for k in found.get("unresolved", {}) if k in held]
         lost = [k for k in allowed if k[0] in ended and k not in done and k not in unresolved]
-        twice = [k for k, e in done.items() if k in held and e["runs"] > 1]
+        again = [
+            e for e in events if e["kind"] == "attempt" and not e["slot"].endswith("#0") and not e["keys_honoured"]
+        ]
+        twice = {(e["task"], e["slot"].rpartition("#")[0]) for e in again} & set(held)
         return Proof(
             held=len(held),
             accepted=len(allowed),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from io import TextIOWrapper
-from typing import cast
+from typing import Any
 
 from mcp_types import CallToolResult, TextContent
 
@@ -38,6 +39,15 @@ def clipped(text: str) -> str:
     return f"{text[:MAX_RESULT_CHARS]}\n[cut: {MAX_RESULT_CHARS} of {len(text)} characters shown]"
 
 
+def unsendable(arguments: Mapping[str, Any]) -> str | None:
+    """Why arguments cannot travel as JSON in UTF-8 (half a surrogate pair, NaN, no JSON value); None if they can."""
+    try:
+        json.dumps(dict(arguments), ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"the arguments are no JSON: {error}"
+    return None
+
+
 def leaf(error: BaseException) -> BaseException:
     """The first error inside nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
@@ -47,7 +57,7 @@ def leaf(error: BaseException) -> BaseException:
 
 def stderr_file() -> TextIOWrapper:
     """A nameless file that takes a server's stderr."""
-    return cast(TextIOWrapper, tempfile.TemporaryFile("w+", encoding="utf-8"))  # noqa: SIM115
+    return tempfile.TemporaryFile("w+", encoding="utf-8")
 
 
 def last_words(errlog: TextIOWrapper | None) -> str:

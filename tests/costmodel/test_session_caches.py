@@ -89,7 +89,7 @@ def check_against_reference(task, plan_of_strategy, bits, rules, sizes):
         def verdict(first, n):
             return next((m for m in range(n) if not bits[first + m]), n)
 
-        game, plan, review = play_round(session, plan_of_strategy, verdict), None, []
+        game, plan, review, n_drafted = play_round(session, plan_of_strategy, verdict), None, [], 0
         while True:
             try:
                 work = game.send(plan)
@@ -100,9 +100,8 @@ def check_against_reference(task, plan_of_strategy, bits, rules, sizes):
                 continue
             role, step = work.role, task.steps[work.step]
             if work.kind == "verify":
-                n = n_drafted
                 prompt = [
-                    *reference.prompt(role, start + n, held_end=True),
+                    *reference.prompt(role, start + n_drafted, held_end=True),
                     *reference.unique(sizes.instruction_tokens),
                 ]
                 output = reference.unique(work.output_tokens)
@@ -159,7 +158,10 @@ def test_hits_are_those_of_a_cache_that_remembers_everything(drawn, data, weak_r
     assert check_against_reference(task, strategy(*which), bits, rules, sizes) > 0
 
 
-def requests_of(task, which, bits, rules, sizes=ProtocolSizes(3, 2)):
+SHORT = ProtocolSizes(3, 2)
+
+
+def requests_of(task, which, bits, rules, sizes=SHORT):
     session, out = Session(task, rules, sizes), []
     while session.remaining:
         game = play_round(session, which, lambda s, n: next((m for m in range(n) if not bits[s + m]), n))

@@ -182,7 +182,7 @@ def test_a_verify_of_1500_tokens_sweeps_the_weights_once_per_chunk(chunk, weight
 
 
 def test_distinct_experts():
-    # one token touches its top k; with kappa = 1 and t = 2 of 8 experts, 2 chosen: 2 + 6 (1 - 3/4) = 3.5 = 8 (1 - (3/4)^2)
+    # one token touches its top k; kappa 1, two tokens, 2 of 8 experts: 2 + 6 (1 - 3/4) = 3.5 = 8 (1 - (3/4)^2)
     assert touched_experts(8, 2, 1.0) == 2
     assert touched_experts(8, 2, 2.0) == pytest.approx(3.5)
     assert touched_experts(8, 2, 2.0) == pytest.approx(8 * (1 - 0.75**2))
@@ -256,3 +256,15 @@ def test_energy_is_flops_and_bytes():
     f = model.factors
     moved = sum(cost[Q[k]] for k in ("weight_bytes", "kv_bytes", "state_bytes", "activation_bytes"))
     assert cost[Q["energy_j"]] == pytest.approx(f["flop_j"] * cost[Q["flops"]] + f["byte_j"] * moved)
+
+
+def test_new_tokens_of_a_sparse_prefill_read_what_they_can_choose_at_most_all():
+    model = model_of("deepseek-ai/DeepSeek-V3.2", 8, device="b300")
+    # per token, layer and device: 576 numbers of 2 bytes, and an indexer key of 128 bytes with a 4-byte scale; each
+    # query chooses 2,048 tokens: three of them at most 6,144 different ones, a hundred of them all 30,100
+    for new, chosen in ((3, 3 * 2048), (100, 30_100)):
+        kv = model.prefill(float(new), 30_000.0, 0.0)[Q["kv_bytes"]]
+        assert kv == pytest.approx(8 * 61 * (chosen * 1152 + (30_000 + new) * 132))
+    # one decoding token reads its 2,048
+    _, shares = model.step([], [30_000])
+    assert shares[0, Q["kv_bytes"]] == pytest.approx(8 * 61 * (2048 * 1152 + 30_001 * 132), rel=1e-9)

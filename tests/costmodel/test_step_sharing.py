@@ -114,14 +114,10 @@ def test_batching_passes_costs_no_more_than_running_them_one_by_one(name, prefil
 @given(names, passes)
 def test_passes_at_once_equal_passes_one_by_one(name, prefill):
     model = model_of(name)
-    new, context, emits = (np.array(x, dtype=float) for x in zip(*[(p[0], p[1], p[2]) for p in map(astuple, prefill)]))
+    new, context, emits = np.array([[p.new_tokens, p.context_tokens, p.emits] for p in prefill], dtype=float).T
     at_once = model.prefill(new, context, emits)
     one_by_one = np.stack([model.prefill(*x) for x in zip(new, context, emits, strict=True)], axis=-1)
     np.testing.assert_allclose(at_once, one_by_one, rtol=1e-14)
-
-
-def astuple(p):
-    return (p.new_tokens, p.context_tokens, p.emits)
 
 
 @given(names, st.integers(1, 3000), st.integers(1, 2000), st.integers(0, 30_000), st.integers(1, 5000))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from costmodel.cost import COLUMNS, PHASES
 from costmodel.deployment import deploy
+from costmodel.guard import HoldViolation
 from costmodel.pricing import NetworkLink, Pricing, Site
 from costmodel.protocol import CallTool, Commit, Draft, Repair, Role, Verify, Write
-from costmodel.guard import HoldViolation
 from costmodel.rounds import play_round
 from costmodel.session import EngineRequest, ProtocolSizes, Session, ToolRun
 from costmodel.strategies import strategy

@@ -36,7 +36,10 @@ def make_task(effects, strong=STRONG_OUT, weak=WEAK_OUT):
     return Task("t", ((Role.WEAK, PROMPT), (Role.STRONG, PROMPT)), 0, steps)
 
 
-def expected(effects, window, s, sizes=ProtocolSizes(60, 10)):
+SIZES = ProtocolSizes(60, 10)
+
+
+def expected(effects, window, s, sizes=SIZES):
     name = "step_verification" if window == 1 else "spec_agent"
     tape = compile_tape(strategy(name, window), [make_task(effects)], FLAT, PRICING, sizes)
     return expect(tape, np.array([logit(s)]), PRICING)
@@ -54,7 +57,7 @@ def rounds_by_recursion(n, window, s):
 @pytest.mark.parametrize("window", [1, 2, 4, 7])
 @pytest.mark.parametrize("s", [0.3, 0.9])
 def test_a_round_without_holds_commits_a_geometric_number_of_steps(window, s):
-    # E = sum_{a<K} s^a (1 - s)(a + 1) + K s^K = (1 - s^K) / (1 - s); far from the end each further step costs 1/E rounds
+    # E = sum_{a<K} s^a (1 - s)(a + 1) + K s^K = (1 - s^K) / (1 - s); far from the end a further step costs 1/E rounds
     far, farther = (expected([Effect.READ] * n, window, s).count("rounds")[0] for n in (160, 190))
     assert 30 / (farther - far) == pytest.approx((1 - s**window) / (1 - s), rel=1e-6)
 
