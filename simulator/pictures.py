@@ -9,7 +9,6 @@ import numpy as np
 
 from costmodel.cost import COLUMNS
 from costmodel.deployment import Deployment
-from costmodel.pricing import WALL
 from costmodel.protocol import Role
 from costmodel.strategies import strategy
 from costmodel.walk import forced, walk
@@ -68,27 +67,26 @@ def _point(ev: Evaluator, o: Outcome, dep: Deployment, role: Role, phase: str) -
 
 
 def timelines(case: Case, ev: Evaluator, outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
-    """One trajectory of median length under strong-only and under spec_agent, verdicts drawn with the scenario's seed."""
+    """One trajectory of median length under strong-only and spec_agent; verdicts drawn with the scenario's seed."""
     order = sorted(range(len(case.tasks)), key=lambda i: (len(case.tasks[i].steps), i))
     task = case.tasks[order[len(order) // 2]]
     rng = np.random.default_rng(case.scenario.run.seed)
     bits = list(rng.random(len(task.steps)) < case.acceptance.value)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in ("strong_only", "spec_agent"):
         if name not in outcomes:
             continue
         path = walk(task, strategy(name, outcomes[name].window), forced(bits), ev.pricing, case.sizes)
-        for e in path.events:
-            rows.append(
-                {
-                    "strategy": name,
-                    "start_s": e.start_s,
-                    "end_s": e.end_s,
-                    "lane": e.lane,
-                    "phase": e.phase,
-                    "step": e.step,
-                    "label": f"step {e.step + 1}, {task.steps[e.step].effect}",
-                }
-            )
-
+        rows += [
+            {
+                "strategy": name,
+                "start_s": e.start_s,
+                "end_s": e.end_s,
+                "lane": e.lane,
+                "phase": e.phase,
+                "step": e.step,
+                "label": f"step {e.step + 1}, {task.steps[e.step].effect}",
+            }
+            for e in path.events
+        ]
     return rows

@@ -50,10 +50,9 @@ class Plan:
             raise unknown_name("objective", objective, self.verdicts)
         v = self.verdicts[objective]
         if v.ratio is None:
-            reasons = self.reasons[v.strategy] | self.reasons["strong_only"]
-            return f"{objective}: cannot tell; " + reasons.get(_COLUMN_OF.get(objective, ""), "not known")
+            return "; ".join((f"{objective}: cannot tell", *v.because))
         word = {"wins": "wins", "loses": "loses", "cannot_tell": "cannot tell"}[v.verdict]
-        text = f"{objective}: {v.strategy} {word}; ratio {v.ratio.value:.2f} [{v.ratio.low:.2f}, {v.ratio.high:.2f}]"
+        text = f"{objective}: {v.strategy} {word}; ratio {_with_band(v.ratio)}"
         for reason in v.because:
             text += f"; {reason}"
         edge = v.critical.get("acceptance")
@@ -172,7 +171,7 @@ def plan_case(case: Case) -> Plan:
     s = case.scenario
     samples = draw_samples(inputs(case), s.run.samples, s.run.seed)
     ev = Evaluator(case, samples)
-    outcomes = {name: ev.outcome(name, s.protocol.window) for name in s.strategies}
+    outcomes: dict[str, Outcome] = {name: ev.outcome(name, s.protocol.window) for name in s.strategies}
     if s.load.arrival_rate_per_s is not None or (s.load.concurrency or 1) > 1:
         from simulator.loaded import under_load
 
@@ -180,7 +179,7 @@ def plan_case(case: Case) -> Plan:
     base = outcomes["strong_only"]
     predictions = {n: _predictions(case, ev, o) for n, o in outcomes.items()}
     reasons = {n: _reasons(case, n) for n in outcomes}
-    ratios = {
+    ratios: dict[str, dict[str, Prediction | None]] = {
         n: {k: ratio(case, ev, o, base, k) for k in OBJECTIVES} for n, o in outcomes.items() if n != "strong_only"
     }
     windows = _windows(case, ev, base, outcomes["spec_agent"]) if "spec_agent" in outcomes else ()
@@ -255,7 +254,9 @@ def _verdict(
     r = ratios[best][objective]
     word = decide(objective, r, case.scenario.objective.success_drop_max)
     if r is None:
-        return Verdict(objective=objective, strategy=best, verdict=word, ratio=None, because=(), critical={})
+        reason = why_unknown(case, best, objective) or why_unknown(case, "strong_only", objective)
+        known_why = reason or f"{objective} of strong_only is zero"
+        return Verdict(objective=objective, strategy=best, verdict=word, ratio=None, because=(known_why,), critical={})
     o, base = outcomes[best], outcomes["strong_only"]
     return Verdict(
         objective=objective,
@@ -308,20 +309,26 @@ def recommend(
         return stay | {"why": f"{goal} of no reviewed strategy is known"}
     if verdicts["success"].verdict == "loses":
         return stay | {"why": "every reviewed strategy loses more success than success_drop_max allows"}
+    shown = f"{v.strategy} has {goal} ratio {_with_band(v.ratio)}"
     if v.verdict == "loses" or v.ratio.value >= 1.0:
-        return stay | {
-            "why": f"{v.strategy} has {goal} ratio {v.ratio.value:.2f} [{v.ratio.low:.2f}, {v.ratio.high:.2f}]"
-        }
+        return stay | {"why": shown}
     usable = [w for w in windows if w.get(goal) is not None]
     best = min(usable, key=lambda w: (round(w[goal], 3), w["window"])) if usable else None
-    window = best["window"] if best else case.scenario.protocol.window
+    window = best["window"] if best else 1
     name = "step_verification" if window == 1 else "spec_agent"
-    sure = "clearly" if v.verdict == "wins" else "probably, not surely:"
-    why = f"{sure} less {goal} than strong-only: ratio {v.ratio.value:.2f} [{v.ratio.low:.2f}, {v.ratio.high:.2f}]"
-    if len(usable) > 1:
+    why = f"{'clearly' if v.verdict == 'wins' else 'probably, not surely,'} less {goal} than strong-only: {shown}"
+    if best:
         flat = max(w[goal] for w in usable if w["window"] > 1) - min(w[goal] for w in usable if w["window"] > 1)
-        why += "; windows of 2 and more are alike here" if flat < 0.01 else f"; window {window} is best of those tried"
+        alike = window > 1 and flat < 0.01
+        why += "; windows of 2 and more are alike here" if alike else f"; window {window} is best of those tried"
+    success = verdicts["success"]
+    if success.verdict == "cannot_tell" and success.ratio is not None:
+        why += f"; its success is not sure to hold: ratio {_with_band(success.ratio)}"
     return {"strategy": name, "window": window, "objective": goal, "why": why}
+
+
+def _with_band(r: Prediction) -> str:
+    return f"{r.value:.2f} [{r.low:.2f}, {r.high:.2f}]"
 
 
 def _warnings(case: Case) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def plan_table(plan: Plan) -> Any:
     for heading in ("objective", "verdict", "ratio", "because", "flips at"):
         verdicts.add_column(heading)
     for objective, v in plan.verdicts.items():
-        shown = "\n".join(v.because) or plan.verdict(objective).partition("; ")[2]
+        shown = "\n".join(v.because)
         word = Text(f"{v.strategy}\n{_WORDS[v.verdict]}", style=_STYLES[v.verdict])
         verdicts.add_row(objective, word, _ratio(v), shown, _flips(v))
     weak, strong = (site.server.label for site in case.sites.values())
@@ -66,7 +66,8 @@ def plan_table(plan: Plan) -> Any:
         f"acceptance {case.acceptance.value:.2f} [{case.acceptance.low:.2f}, {case.acceptance.high:.2f}], {case.rung}",
         f"recommended: {r['strategy']}{window} ({r['why']})",
     ]
-    lines += [f"to settle {s}" for s in plan.settle] + [f"note: {w}" for w in plan.warnings]
+    settled = plan.verdicts[r["objective"]].verdict != "cannot_tell" if plan.settle else True
+    lines += [s if settled else f"to settle {s}" for s in plan.settle] + [f"note: {w}" for w in plan.warnings]
     return Group(table, verdicts, *(Text(line) for line in lines))
 
 

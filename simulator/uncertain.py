@@ -50,7 +50,7 @@ def exact(value: float, source: str = "scenario") -> Uncertain:
 
 
 def _coerce(value: Any) -> Any:
-    if isinstance(value, bool) or isinstance(value, str):
+    if isinstance(value, bool | str):
         raise ValueError(f"must be a number or {{value, low, high, tier, source}}, got {value!r}")
     return exact(float(value)) if isinstance(value, int | float) else value
 

@@ -24,7 +24,8 @@ KNOTS: Mapping[str, tuple[float, ...]] = {
     "verbosity": (0.5, 1.0, 4.0),
     "thinking_tokens": (0.0, 60.0, 600.0, 2400.0),
 }
-"""Values between which, and the band's own, a critical value is sought: costs are close to quadratic in tokens there."""
+"""Values between which, and the band's own, a critical value is sought: costs are close to quadratic in
+tokens there, and to linear in verbosity above 1."""
 
 _PLAIN = {
     "prompt_prefill": "reading the first prompt",
@@ -216,7 +217,8 @@ def _critical_tokens(case: Case, ev: Evaluator, o: Outcome, base: Outcome, objec
     scale = central(o) / central(base)
     fixed = None if key == "thinking_tokens" else at(base, knots[0])
     excess = [scale * at(o, v) / (fixed if fixed is not None else at(base, v)) - 1.0 for v in knots]
-    return curved_crossing(np.array(knots), np.array(excess))
+    find = crossing if key == "verbosity" else curved_crossing  # drafts never shorter than what is visible: a kink
+    return find(np.array(knots), np.array(excess))
 
 
 def _critical_rtt(case: Case, ev: Evaluator, o: Outcome, base: Outcome) -> float | None:

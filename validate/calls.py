@@ -65,7 +65,7 @@ def step_schema(tools: Sequence[ToolSpec], longest_text: int) -> dict[str, Any]:
 def parse_step(text: str, names: Iterable[str], call_id: str) -> StepText | None:
     """The step that `text` is, or None where it is not exactly one well-formed call or reply over `names`."""
     try:
-        found = json.loads(text)
+        found = json.loads(text, strict=False)  # grammars of engines let control characters into strings
     except ValueError:
         return None
     match found:
@@ -129,7 +129,9 @@ class _Bounds:
         kinds = out.get("type", ())
         kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
         if "string" in kinds and not any(key in out for key in _STRING_LIMITS):
-            out["maxLength"] = max(int(out.get("minLength", 0)), min(int(out.get("maxLength", 10**9)), self.longest_text))
+            out["maxLength"] = max(
+                int(out.get("minLength", 0)), min(int(out.get("maxLength", 10**9)), self.longest_text)
+            )
         if {"integer", "number"} & set(kinds) and "enum" not in out and "const" not in out:
             if "exclusiveMinimum" not in out:
                 out.setdefault("minimum", -LARGEST_NUMBER)

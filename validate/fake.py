@@ -19,8 +19,11 @@ from costmodel.pricing import WALL, Pricing
 from costmodel.protocol import Role
 from costmodel.request import RequestPlan
 from costmodel.session import EngineRequest
+from costmodel.trajectory import Effect
+from validate.actions import Tools
 from validate.chat import Message, ToolSpec, ToolUse
 from validate.engine import Answer, Ask
+from validate.tools import ToolFailure, ToolResult
 
 _CHARS_PER_TOKEN = 4
 
@@ -170,7 +173,7 @@ class Scripted:
     Parameters
     ----------
     scripts : mapping conversation -> calls in order, as (tool, arguments); a closing reply follows
-    wrong : what a mistaken step does instead, given the right one: (tool, arguments) or None for a reply
+        A mistaken step is an action out of some other script: well-formed, and wrong here.
     weak_hazard, strong_hazard, detection, false_reject : float
         Probabilities as in a scenario's [quality].
     thinking : mapping Role -> thinking tokens per step
@@ -178,7 +181,6 @@ class Scripted:
     """
 
     scripts: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]]
-    tools: Sequence[str]
     weak_hazard: float
     strong_hazard: float
     detection: float
@@ -194,7 +196,7 @@ class Scripted:
         right = self._step(ask.conversation, position)
         thinking = self.thinking.get(ask.role, 0)
         if rng.random() < hazard:
-            right = (rng.choice(list(self.tools)), {"note": f"mistake {rng.randrange(1000)}"})
+            right = rng.choice([a for script in self.scripts.values() for a in script])
         if right is None:
             return Words(text="Done; everything you asked for has been looked at.", thinking_tokens=thinking)
         use = ToolUse(id="", name=right[0], arguments=dict(right[1]))
@@ -225,3 +227,34 @@ class Scripted:
 
     def _rng(self, conversation: str, position: int, kind: str) -> random.Random:
         return random.Random(f"{self.seed}/{conversation}/{position}/{kind}")
+
+
+class VirtualTools:
+    """Tools whose calls take `tool_s` on the virtual clock, whatever they take in truth."""
+
+    def __init__(self, tools: Tools, clock: VirtualClock, tool_s: float) -> None:
+        self.tools, self.clock, self.tool_s = tools, clock, tool_s
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools on offer."""
+        return self.tools.specs
+
+    @property
+    def supports_keys(self) -> bool:
+        """As the server says."""
+        return self.tools.supports_keys
+
+    def effect(self, name: str, arguments: Mapping[str, Any] | None = None) -> Effect:
+        """As the server says."""
+        return self.tools.effect(name, arguments)
+
+    async def call(self, use: ToolUse, *, key: str) -> ToolResult:
+        """Call, and let the time pass."""
+        result = await self.tools.call(use, key=key)
+        self.clock.spend(self.tool_s)
+        return result
+
+    async def restart(self, after: ToolFailure | None = None) -> None:
+        """Start the server again."""
+        await self.tools.restart(after)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import Any
@@ -12,6 +13,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import stdio_client
 from mcp.server import Server
 
+from hwprofiles.errors import InputError
 from validate.wire import KEY, leaf
 
 CONNECT_TIMEOUT_S = 60.0
@@ -79,6 +81,23 @@ async def open_link(server: StdioServerParameters | Server[Any], errlog: TextIOW
     keys = {*(offered.experimental or {}), *(offered.extensions or {})}
     supports_keys = KEY in keys or KEY in (client.instructions or "")
     return Link(number=number, client=client, tools=tools, supports_keys=supports_keys, _task=task, _stop=stop)
+
+
+def split_command(text: str) -> tuple[str, ...]:
+    """The words of a command line, quotes as in a shell, nothing expanded.
+
+    Raises
+    ------
+    InputError
+        If a quote is not closed or there are no words.
+    """
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise InputError(f"tool server command {text!r}: {str(error).lower()}") from None
+    if not words:
+        raise InputError("the tool server's command is empty")
+    return words
 
 
 async def _own(

@@ -59,7 +59,7 @@ CHAT_TEMPLATE = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A dense Qwen3-shaped decoder with tied embeddings: counts and widths (elements)."""
+    """A dense Qwen3-shaped decoder with tied embeddings: counts and widths (elements); `vocabulary` at most."""
 
     layers: int
     hidden: int
@@ -112,7 +112,7 @@ def write_random_model(out: Path, shape: Shape, seed: int) -> Path:
             "num_key_value_heads": shape.kv_heads,
             "head_dim": shape.head_dim,
             "intermediate_size": shape.intermediate,
-            "vocab_size": shape.vocabulary,
+            "vocab_size": tokenizer.get_vocab_size(),
             "max_position_embeddings": MAX_POSITION,
             "rms_norm_eps": 1e-6,
             "rope_theta": 1e6,
@@ -124,7 +124,7 @@ def write_random_model(out: Path, shape: Shape, seed: int) -> Path:
             "eos_token_id": ids[STOP],
         },
     )
-    save_weights(out / "model.safetensors", _random_weights(shape, seed))
+    save_weights(out / "model.safetensors", _random_weights(shape, tokenizer.get_vocab_size(), seed))
     return out
 
 
@@ -177,7 +177,7 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
-def _random_weights(shape: Shape, seed: int) -> Iterator[tuple[str, Any]]:
+def _random_weights(shape: Shape, vocabulary: int, seed: int) -> Iterator[tuple[str, Any]]:
     import numpy as np
 
     random = np.random.default_rng(seed)
@@ -189,7 +189,7 @@ def _random_weights(shape: Shape, seed: int) -> Iterator[tuple[str, Any]]:
     def ones(width: int) -> Any:
         return np.ones(width, dtype=np.float32)
 
-    yield "model.embed_tokens.weight", normal(shape.vocabulary, shape.hidden)
+    yield "model.embed_tokens.weight", normal(vocabulary, shape.hidden)
     for layer in range(shape.layers):
         name = f"model.layers.{layer}"
         yield f"{name}.input_layernorm.weight", ones(shape.hidden)

@@ -280,23 +280,6 @@ class ToolBox:
             self._errlog = None
 
 
-def split_command(text: str) -> tuple[str, ...]:
-    """The words of a command line, quotes as in a shell, nothing expanded.
-
-    Raises
-    ------
-    InputError
-        If a quote is not closed or there are no words.
-    """
-    try:
-        words = tuple(shlex.split(text))
-    except ValueError as error:
-        raise InputError(f"tool server command {text!r}: {str(error).lower()}") from None
-    if not words:
-        raise InputError("the tool server's command is empty")
-    return words
-
-
 def _failed(text: str, start_s: float) -> ToolResult:
     return ToolResult(text=clipped(text), is_error=True, seconds=time.perf_counter() - start_s, replayed=None)
 

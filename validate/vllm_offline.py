@@ -155,9 +155,9 @@ class VllmOffline:
         from vllm import SamplingParams
         from vllm.sampling_params import StructuredOutputsParams
 
-        if labels:
-            form = StructuredOutputsParams(choice=list(labels.values()))
-            return SamplingParams(temperature=0.0, max_tokens=max_tokens, structured_outputs=form, stop_token_ids=list(labels))
+        if labels:  # one allowed token that ends the answer: no grammar, and no pass after the label
+            ids = list(labels)
+            return SamplingParams(temperature=0.0, max_tokens=max_tokens, allowed_token_ids=ids, stop_token_ids=ids)
         form = StructuredOutputsParams(json=step_schema(tools, self._longest_text))
         return SamplingParams(temperature=self._temperature, max_tokens=max_tokens, structured_outputs=form)
 
@@ -173,6 +173,8 @@ class VllmOffline:
             raise EngineError(f"vLLM failed: {_one_line(error)}") from error
         done_s = self._clock.now_s()
         (written,) = output.outputs
+        if written.finish_reason not in ("stop", "length"):
+            raise EngineError(f"vLLM ended the request with {written.finish_reason!r}")
         times = output.metrics
         self._computed.append([*tokens, *written.token_ids[:-1]])
         server = {

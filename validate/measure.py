@@ -1,0 +1,154 @@
+"""A journal as a measured run: the same frames that a simulated run has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from simulator.results import SCHEMA, RunResult, build
+from validate.journal import Journal
+
+Row = dict[str, Any]
+
+_DECODE = {"draft": "draft_decode", "write": "decode", "repair": "repair_decode", "verify": "verdict_decode"}
+_PREFILL = {
+    "draft": "observation_prefill",
+    "write": "observation_prefill",
+    "repair": "repair_prefill",
+    "verify": "verify_prefill",
+}
+
+
+def measured(journal: Journal, meta: Mapping[str, Any]) -> RunResult:
+    """Frames of a journaled run; costs that nobody measured (FLOPs, bytes, joules) are NaN.
+
+    A request's time up to its first token counts as prefill, the rest as decode; where the first token's time is not
+    known, all of it counts as decode.
+    """
+    tasks: dict[str, list[Row]] = {}
+    for event in journal.events():
+        tasks.setdefault(event["task"], []).append(event)
+    rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in SCHEMA}
+    for number, (task, events) in enumerate(tasks.items()):
+        view = _Task(number, task, events)
+        rows["trajectories"].append(_tuple("trajectories", view.trajectory()))
+        rows["steps"] += [_tuple("steps", r) for r in view.steps()]
+        rows["phases"] += [_tuple("phases", r) for r in view.phases()]
+    return build({"kind": "measured", "engines": [], **meta}, rows)
+
+
+def _tuple(frame: str, row: Row) -> tuple[Any, ...]:
+    """A row in the schema's order; what is absent is NaN (numbers) or empty (text)."""
+    missing = {"float64": math.nan, "string": "", "int64": 0, "bool": False}
+    return tuple(row.get(name, missing[column.dtype]) for name, column in SCHEMA[frame].items())
+
+
+class _Task:
+    """One task's events, read once."""
+
+    def __init__(self, number: int, task: str, events: list[Row]) -> None:
+        self.number, self.task = number, task
+        self.asked = [e for e in events if e["kind"] == "asked"]
+        self.committed = {e["round"]: e for e in events if e["kind"] == "committed"}
+        self.verdicts = {e["round"]: e for e in events if e["kind"] == "verdict"}
+        self.intents = {e["slot"]: e for e in events if e["kind"] == "intent"}
+        self.effects = [e for e in events if e["kind"] == "effect" and "start_s" in e]
+        self.start_s = next((e["at_s"] for e in events if e["kind"] == "task"), math.nan)
+        self.end = next((e for e in events if e["kind"] == "finished"), None)
+        self.kept = {key for e in self.committed.values() for s in e["steps"] for key in s["keys"]}
+
+    def trajectory(self) -> Row:
+        done = self.end is not None and self.end["status"] == "finished"
+        finish_s = self.end["at_s"] if self.end and done else math.nan
+        tokens = {role: sum(a["output_tokens"] for a in self.asked if a["role"] == role) for role in ("weak", "strong")}
+        return {
+            "trajectory": self.number,
+            "task": self.task,
+            "status": "finished" if done else "unfinished",
+            "reason": "" if done or self.end is None else self.end["status"],
+            "counted": done,
+            "arrival_s": self.start_s,
+            "finish_s": finish_s,
+            "time_s": finish_s - self.start_s,
+            "queue_s": 0.0,
+            "n_steps": sum(len(e["steps"]) for e in self.committed.values()),
+            "n_rounds": len(self.committed),
+            "n_drafted": sum(a["ask"] == "draft" for a in self.asked),
+            "n_accepted": sum(s["keys"][0] in self._drafted() for e in self.committed.values() for s in e["steps"]),
+            "n_reviews": len(self.verdicts),
+            "n_repairs": sum(a["ask"] == "repair" for a in self.asked),
+            "weak_output_tokens": tokens["weak"],
+            "strong_output_tokens": tokens["strong"],
+            "wall_s": finish_s - self.start_s,
+        }
+
+    def _drafted(self) -> set[str]:
+        return {key for key, e in self.intents.items() if e["origin"] == "d"}
+
+    def _fate(self, asked: Row) -> str:
+        if asked["ask"] == "write":
+            return "written"
+        if asked["ask"] == "repair":
+            return "repaired"
+        return "accepted" if self._key(asked) in self.kept else "discarded"
+
+    def _key(self, asked: Row) -> str:
+        """The first action key of the step a request wrote: intents of its round at its offset and origin."""
+        origin = "d" if asked["ask"] == "draft" else "w"
+        offset = asked["step"] - self._first_step(asked["round"])
+        found = (
+            key
+            for key, e in self.intents.items()
+            if (e["round"], e["origin"], e["offset"]) == (asked["round"], origin, offset)
+        )
+        return next(found, "")
+
+    def _first_step(self, round_: int) -> int:
+        return sum(len(e["steps"]) for r, e in self.committed.items() if r < round_)
+
+    def steps(self) -> Iterator[Row]:
+        for a in self.asked:
+            if a["ask"] != "verify":
+                intent = self.intents.get(self._key(a), {})
+                yield {
+                    "trajectory": self.number,
+                    "round": a["round"],
+                    "step": a["step"],
+                    "author": a["role"],
+                    "fate": self._fate(a),
+                    "effect": intent.get("effect", "unknown"),
+                    "start_s": a["sent_s"],
+                    "end_s": a["done_s"],
+                    "output_tokens": a["output_tokens"],
+                }
+
+    def phases(self) -> Iterator[Row]:
+        for a in self.asked:
+            wasted = a["ask"] == "draft" and self._fate(a) == "discarded"
+            first_s = a["sent_s"] if a["first_token_s"] is None else a["first_token_s"]
+            parts = (
+                (_PREFILL[a["ask"]], a["sent_s"], first_s),
+                (_DECODE[a["ask"]], first_s, a["done_s"]),
+            )
+            for phase, start_s, end_s in parts:
+                if end_s > start_s:
+                    yield self._part(a, a["ask"], a["role"], "wasted_draft" if wasted else phase, start_s, end_s)
+        for e in self.effects:
+            free = self.intents[e["slot"]]["origin"] == "d" and e["slot"] not in self.kept
+            phase = "wasted_tool" if free else "tool"
+            step = self._first_step(e["round"]) + self.intents[e["slot"]]["offset"]
+            yield self._part({**e, "step": step}, "tool", "tools", phase, e["start_s"], e["end_s"])
+
+    def _part(self, event: Row, kind: str, lane: str, phase: str, start_s: float, end_s: float) -> Row:
+        return {
+            "trajectory": self.number,
+            "round": event["round"],
+            "step": event["step"],
+            "kind": kind,
+            "lane": lane,
+            "phase": phase,
+            "start_s": start_s,
+            "end_s": end_s,
+            "wall_s": end_s - start_s,
+        }
