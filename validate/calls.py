@@ -1,4 +1,4 @@
-"""Steps as JSON: the schema that holds a model to well-formed calls, the strict reader, and messages for chat templates.
+"""Steps as JSON: the schema that holds a model to well-formed calls, their strict reader, and messages for templates.
 
 A step is one JSON object: `{"name": tool, "arguments": {...}}` calls a tool, `{"reply": text}` speaks to the user.
 """
@@ -64,16 +64,25 @@ def step_schema(tools: Sequence[ToolSpec], longest_text: int) -> dict[str, Any]:
 
 def parse_step(text: str, names: Iterable[str], call_id: str) -> StepText | None:
     """The step that `text` is, or None where it is not exactly one well-formed call or reply over `names`."""
-    try:
-        found = json.loads(text, strict=False)  # grammars of engines let control characters into strings
-    except ValueError:
-        return None
-    match found:
+    match read_json(text):
         case {"reply": str(reply), **rest} if not rest and reply.strip():
             return StepText(reply, ())
         case {"name": str(name), "arguments": dict(arguments), **rest} if not rest and name in set(names):
             return StepText("", (ToolUse(id=call_id, name=name, arguments=arguments),))
     return None
+
+
+def read_json(text: str) -> Any:
+    """The value a text holds, or None: no NaN, no infinity; control characters inside strings, which engines' grammars
+    let through, are taken as they are."""
+    try:
+        return json.loads(text, strict=False, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def chat_message(message: Message, *, as_text: bool) -> dict[str, Any]:

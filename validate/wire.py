@@ -61,10 +61,11 @@ def stderr_file() -> TextIOWrapper:
 
 
 def last_words(errlog: TextIOWrapper | None) -> str:
-    """The last line a server wrote to its stderr; empty if none."""
+    """The last line a server that has ended wrote to its stderr; empty if none."""
     if errlog is None or errlog.closed:
         return ""
-    number = errlog.fileno()
-    start = max(0, os.fstat(number).st_size - _TAIL_BYTES)
-    lines = os.pread(number, _TAIL_BYTES, start).decode("utf-8", errors="replace").split("\n")
+    raw = errlog.buffer
+    size = raw.seek(0, os.SEEK_END)
+    raw.seek(max(0, size - _TAIL_BYTES))
+    lines = raw.read().decode("utf-8", errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -1,0 +1,172 @@
+"""Measured beside predicted: each measured path walked through the cost model with its own sizes and verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from costmodel.prediction import Prediction, predict
+from costmodel.pricing import Pricing, central_factors
+from costmodel.protocol import Role
+from costmodel.session import ProtocolSizes
+from costmodel.strategies import strategy as find_strategy
+from costmodel.task import Task, TaskStep
+from costmodel.trajectory import Effect
+from costmodel.walk import forced, walk
+from hwprofiles.errors import InputError
+from simulator.case import Case
+from simulator.sampling import draw_samples, inputs
+from validate.journal import Journal
+
+METRICS: tuple[str, ...] = ("time_s", "strong_output_tokens", "weak_output_tokens", "requests")
+"""What is compared, per finished task."""
+
+_SAMPLES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Path:
+    """One finished task as it went: its steps as a `Task`, which drafts were kept, and what was measured."""
+
+    name: str
+    task: Task
+    kept: tuple[bool, ...]
+    sizes: ProtocolSizes
+    measured: Mapping[str, float]
+
+
+def paths(journal: Journal, repair_mode: str = "fresh") -> tuple[Path, ...]:
+    """The finished tasks of a journal, with the token counts that the engines reported.
+
+    Limits
+    ------
+    Visible tokens are taken to be the decoded ones; a discarded draft is given the length of the step that stands in
+    its place.
+    """
+    by_task: dict[str, list[dict[str, Any]]] = {}
+    for event in journal.events():
+        by_task.setdefault(event["task"], []).append(event)
+    found = (_path(name, events, repair_mode) for name, events in by_task.items())
+    return tuple(p for p in found if p is not None)
+
+
+def _path(name: str, events: Sequence[Mapping[str, Any]], repair_mode: str) -> Path | None:
+    end = next((e for e in events if e["kind"] == "finished" and e["status"] == "finished"), None)
+    if end is None:
+        return None
+    asked = [e for e in events if e["kind"] == "asked"]
+    committed = [
+        s for e in sorted((e for e in events if e["kind"] == "committed"), key=lambda e: e["round"]) for s in e["steps"]
+    ]
+    prompts = _prompts(asked, len(committed))
+    steps = []
+    for j, s in enumerate(committed):
+        visible = max(1, s["output_tokens"])
+        grown = prompts[j + 1] - prompts[j] - visible if j + 1 < len(committed) else 0
+        steps.append(
+            TaskStep(j, Effect(s["effect"]), visible, visible, visible, max(0, grown), _tool_s(events, s["keys"]))
+        )
+    kept = tuple(":d" in s["keys"][0] for s in committed)
+    task = Task(name, ((Role.WEAK, prompts[0]), (Role.STRONG, prompts[0])), 0, tuple(steps))
+    start_s = next(e["at_s"] for e in events if e["kind"] == "task")
+    tokens = {r: sum(a["output_tokens"] for a in asked if a["role"] == r) for r in ("weak", "strong")}
+    measured = {
+        "time_s": end["at_s"] - start_s,
+        "strong_output_tokens": float(tokens["strong"]),
+        "weak_output_tokens": float(tokens["weak"]),
+        "requests": float(len(asked)),
+    }
+    return Path(name=name, task=task, kept=kept, sizes=_sizes(asked, task, repair_mode), measured=measured)
+
+
+def _prompts(asked: Sequence[Mapping[str, Any]], n: int) -> list[int]:
+    """Prompt tokens before each committed step: of the last request that wrote it on the plain chat."""
+    found: dict[int, int] = {}
+    for a in asked:
+        if a["ask"] in ("write", "draft") or a["step"] not in found:
+            found[a["step"]] = a["prompt_tokens"]
+    return [found[j] for j in range(n)]
+
+
+def _tool_s(events: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> float:
+    mine = [e for e in events if e["kind"] == "effect" and e["slot"] in keys and "start_s" in e]
+    return float(sum(e["end_s"] - e["start_s"] for e in mine))
+
+
+def _sizes(asked: Sequence[Mapping[str, Any]], task: Task, repair_mode: str) -> ProtocolSizes:
+    """Instruction and verdict tokens as measured: what a review's prompt holds beyond its segment."""
+    reviews = [a for a in asked if a["ask"] == "verify"]
+    if not reviews:
+        return ProtocolSizes(repair_mode=repair_mode)
+    verdict = int(np.median([a["output_tokens"] for a in reviews]))
+    contexts = task.contexts[Role.STRONG]
+    beyond = []
+    for a in reviews:
+        n = sum(d["ask"] == "draft" and d["round"] == a["round"] for d in asked)
+        last = a["step"] + n - 1
+        if last < len(task.steps):
+            held = task.steps[last].effect not in (Effect.READ, Effect.PURE)
+            end = contexts[last] + task.steps[last].visible if held else contexts[last + 1]
+            beyond.append(a["prompt_tokens"] - end)
+    instruction = int(np.median(beyond)) if beyond else 0
+    return ProtocolSizes(max(0, instruction), max(1, verdict), repair_mode)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Per metric: measured and predicted means, median absolute percentage error, bias, share inside the band."""
+
+    measured: Mapping[str, float]
+    predicted: Mapping[str, Prediction]
+    errors: Mapping[str, Mapping[str, float]]
+    in_band: Mapping[str, float]
+    n: int
+
+
+def compare(case: Case, strategy: str, found: Sequence[Path]) -> Comparison:
+    """Walk every measured path with its own verdicts and compare.
+
+    Raises
+    ------
+    InputError
+        No task finished.
+    """
+    if not found:
+        raise InputError(f"{strategy}: no task finished, so there is nothing to compare")
+    how = find_strategy(strategy, case.scenario.protocol.window)
+    samples = draw_samples(inputs(case), _SAMPLES, case.scenario.run.seed)
+    names = central_factors(case.sites)
+    central = Pricing(case.sites)
+    spread = [Pricing(case.sites, {k: float(v[i]) for k, v in samples.items() if k in names}) for i in range(_SAMPLES)]
+    guesses = {m: [_walked(p, how, central, m) for p in found] for m in METRICS}
+    bands = [[_walked(p, how, s, "time_s") for s in spread] for p in found]
+    predicted, errors, inside, means = {}, {}, {}, {}
+    for m in METRICS:
+        x = np.array([p.measured[m] for p in found])
+        y = np.array(guesses[m])
+        per_task = [predict(y[i], bands[i]) if m == "time_s" else predict(y[i], [y[i]]) for i in range(len(found))]
+        means[m] = float(x.mean())
+        predicted[m] = predict(float(y.mean()), np.array(bands).mean(axis=0) if m == "time_s" else [y.mean()])
+        relative = np.abs(y - x) / np.where(x > 0, x, 1.0)
+        errors[m] = {
+            "median_ape": float(np.median(relative)),
+            "bias": float(y.sum() / x.sum() - 1.0) if x.sum() else 0.0,
+        }
+        inside[m] = float(
+            np.mean([p.low * (1 - 1e-9) <= v <= p.high * (1 + 1e-9) for p, v in zip(per_task, x, strict=True)])
+        )
+    return Comparison(measured=means, predicted=predicted, errors=errors, in_band=inside, n=len(found))
+
+
+def _walked(p: Path, how: Any, pricing: Pricing, metric: str) -> float:
+    done = walk(p.task, how, forced(p.kept), pricing, p.sizes)
+    if metric == "time_s":
+        return done.wall_s
+    works = [w for r in done.rounds for w in r.works if hasattr(w, "output_tokens")]
+    if metric == "requests":
+        return float(len(works))
+    role = Role.STRONG if metric.startswith("strong") else Role.WEAK
+    return float(sum(w.output_tokens for w in works if w.role is role))
