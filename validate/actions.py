@@ -118,6 +118,8 @@ class Actions:
             try:
                 result = await self.tools.call(use, key=key)
             except ToolTimeout as error:
+                if trouble:  # asked twice and stuck: the server itself is to blame
+                    await self.tools.restart(error)
                 trouble = str(error)
             except ToolServerGone as error:
                 trouble = str(error)

@@ -73,8 +73,10 @@ def parse_step(text: str, names: Iterable[str], call_id: str) -> StepText | None
 
 
 def read_json(text: str) -> Any:
-    """The value a text holds, or None: no NaN, no infinity; control characters inside strings, which engines' grammars
-    let through, are taken as they are."""
+    """The value a text holds, or None; NaN and infinity are none, control characters inside strings are taken as they are.
+
+    Engines' grammars let such characters through.
+    """
     try:
         return json.loads(text, strict=False, parse_constant=_refuse)
     except (ValueError, RecursionError):

@@ -79,5 +79,5 @@ class ChatEngine(Protocol):
         """One request."""
 
 
-class EngineError(RuntimeError):
+class EngineError(ConnectionError):
     """The engine failed or restarted; the request may be sent again, nothing in the world has changed."""

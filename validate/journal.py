@@ -49,7 +49,7 @@ _HELD = tuple(str(e) for e in ("write", "reply", "unknown"))
 assert not {*_HELD} & {str(e) for e in RUNS_FREELY}
 
 
-class JournalError(RuntimeError):
+class JournalError(OSError):
     """The journal cannot be written (disk full, read-only): nothing may happen that it would not know of."""
 
 

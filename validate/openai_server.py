@@ -133,8 +133,8 @@ class OpenAIServer:
         if self._service is None:
             try:
                 listed = list((await self._retrying(self._client.models.list)).data)
-            except (EngineError, InputError):
-                if self._model is None or not await self._reachable():
+            except InputError:
+                if self._model is None:
                     raise
                 listed = []  # not every server lists its models
             if self._model is None and not listed:
@@ -191,13 +191,6 @@ class OpenAIServer:
         if out.finish not in ("stop", "tool_calls", "length"):
             raise EngineError(f"{self.url} ended an answer with {out.finish!r}")
         return out
-
-    async def _reachable(self) -> bool:
-        try:
-            await self._client.models.list()
-        except Exception as error:
-            return getattr(error, "status_code", None) is not None
-        return True
 
     async def _retrying(self, send: Any) -> Any:
         """Run one exchange; connections that fail before an answer began are tried again."""

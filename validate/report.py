@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ from validate.compare import Comparison, compare, paths
 from validate.engine import ChatEngine
 from validate.fake import VirtualClock
 from validate.journal import Journal, Proof
+from validate.link import split_command
 from validate.measure import measured
 from validate.session import Job, Played, RealClock, Session, changed_twice, desk_jobs, desk_tools, fake_engines
 from validate.tools import ToolBox
@@ -120,7 +120,7 @@ async def _play(
         async with AsyncExitStack() as stack:
             if tools is not None:
                 box = await stack.enter_async_context(
-                    ToolBox.stdio(shlex.split(tools), effects=effect_map(dict(case.scenario.effects.map)))
+                    ToolBox.stdio(split_command(tools), effects=effect_map(dict(case.scenario.effects.map)))
                 )
                 done = await session.play(job, box, None)
             else:
