@@ -1,6 +1,7 @@
 # Everything a fresh machine needs is git, make and Python 3.11 or newer; the rest goes into .venv here.
 #   make plan    the main job on the bundled real trace: report in reports/, verdict on the screen
 #   make test    the test suite
+#   make validate  the tests on real vLLM, on this machine's CPU, in an environment of its own (.venv-vllm)
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +13,7 @@ CONTRAST := retail-h200 llama-a100 edge-cloud autonomous-h200
 CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3 python)
 
 .DEFAULT_GOAL := help
-.PHONY: help plan test lint types format clean
+.PHONY: help plan test validate lint types format clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -24,6 +25,9 @@ plan: $(VENV)/.base  ## set up, plan the bundled case, write its report, then co
 
 test: $(VENV)/.test  ## set up and run the test suite
 	$(BIN)/python -m pytest -n auto
+
+validate: | $(BIN)/python  ## set up real vLLM on the CPU and run the tests that need it
+	@python="$$(.ci/vllm-env)" && "$$python" -m pytest -m vllm tests/real
 
 lint: $(VENV)/.dev  ## style, layout and import direction
 	$(BIN)/ruff check .
@@ -38,7 +42,7 @@ format: $(VENV)/.dev  ## rewrite the layout and what can be fixed safely
 	$(BIN)/ruff format .
 
 clean:  ## remove the environment, caches and reports
-	rm -rf $(VENV) build dist reports *.egg-info .coverage* htmlcov .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-vllm build dist reports *.egg-info .coverage* htmlcov .hypothesis .pytest_cache .mypy_cache .ruff_cache
 	rm -rf .import_linter_cache
 
 $(VENV)/.base: pyproject.toml | $(BIN)/python

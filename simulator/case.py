@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 from costmodel.acceptance import PRIOR_LAW, PRIOR_MEAN, AcceptanceLaw, logit
 from costmodel.api import Api, api
-from costmodel.deployment import Deployment, deploy
+from costmodel.deployment import Deployment, deploy, kv_bytes_per_token_per_rank, kv_capacity_tokens
 from costmodel.pricing import NetworkLink, Site
 from costmodel.protocol import Role
 from costmodel.quality import implied_acceptance
 from costmodel.session import ProtocolSizes
 from costmodel.task import Authoring, Task, make_tasks
-from costmodel.trajectory import Workload
-from hwprofiles.errors import InputError, ProfileError
+from costmodel.trajectory import RUNS_FREELY, Workload
+from hwprofiles.errors import CapacityError, InputError, ProfileError
 from simulator.effects import EffectMap
 from simulator.effects_file import effects_from_table
 from simulator.law import draw, law, law_names
-from simulator.scenario import ModelSide, Scenario
+from simulator.scenario import ModelSide, Quality, Scenario
 from simulator.traces.read import read_trace, reclassified
 from simulator.uncertain import Uncertain
 from simulator.workloads import rescale, workload, workload_names
 
 _LAW_KEYS = ("steps", "write_share", "reply_share", "output_tokens", "observation_tokens", "context_tokens")
 _N_DRAWN = 100
+_MOST_WORK = 500_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +80,14 @@ def prepare(scenario: Scenario) -> Case:
     work = _workload(scenario)
     p = scenario.protocol
     law_, acceptance, rung = _acceptance(scenario)
+    tasks = tasks_of(scenario, work)
+    _must_fit(sites, tasks)
+    _must_end(tasks, p.window)
     return Case(
         scenario=scenario,
         sites=sites,
         workload=work,
-        tasks=tasks_of(scenario, work),
+        tasks=tasks,
         sizes=ProtocolSizes(p.instruction_tokens, round(p.verdict_tokens.value), p.repair_mode),
         law=law_,
         acceptance=acceptance,
@@ -91,10 +96,51 @@ def prepare(scenario: Scenario) -> Case:
     )
 
 
+def longest_context(tasks: Sequence[Task], role: Role) -> int:
+    """Most tokens a request of this role holds, its own output included."""
+    return max(
+        context + step.decoded(role)
+        for task in tasks
+        for context, step in zip(task.contexts[role], task.steps, strict=False)
+    )
+
+
+def _must_fit(sites: Mapping[Role, Site], tasks: Sequence[Task]) -> None:
+    """The longest context fits the KV cache of each role's devices."""
+    for role, site in sites.items():
+        if not isinstance(site.server, Deployment):
+            continue
+        longest, room = longest_context(tasks, role), kv_capacity_tokens(site.server)
+        if longest > room:
+            each = kv_bytes_per_token_per_rank(site.server)
+            raise CapacityError(
+                f"{role}: the longest context of the workload is {longest} tokens and the KV cache of "
+                f"{site.server.label} holds {room}; use more devices, a smaller kv_dtype or shorter contexts",
+                needed_bytes=longest * each,
+                available_bytes=room * each,
+            )
+
+
+def _must_end(tasks: Sequence[Task], window: int) -> None:
+    """A plan replays every reachable segment with every verdict: about sum (n + 1)(n + 2) / 2 drafted steps."""
+    work = 0
+    for task in tasks:
+        free = 0
+        for step in reversed(task.steps):
+            free = free + 1 if step.effect in RUNS_FREELY else 1
+            n = min(window, free)
+            work += (n + 1) * (n + 2) // 2
+    if work > _MOST_WORK:
+        raise InputError(
+            f"workload: {len(tasks)} trajectories at window {window} need about {work} replayed steps, more than "
+            f"{_MOST_WORK}; lower workload.n, workload.steps or protocol.window"
+        )
+
+
 def tasks_of(
     scenario: Scenario, work: Workload, *, thinking: float | None = None, verbosity: float | None = None
 ) -> tuple[Task, ...]:
-    """Tasks of a workload as the scenario's models would write it; `thinking` and `verbosity` override the scenario's."""
+    """Tasks of a workload as the scenario's models would write it; `thinking` and `verbosity` override its own."""
     w = scenario.workload
     if thinking is None and w.thinking_tokens is not None:
         thinking = w.thinking_tokens.value
@@ -119,7 +165,8 @@ def _server(side: ModelSide, role: str) -> Deployment | Api:
             return found
         own = {f"{k}_usd": getattr(side.prices, k) for k in ("input", "cached", "cache_write", "output")}
         return replace(found, **{k: v / 1e6 for k, v in own.items() if v is not None})
-    assert side.model is not None and side.hardware is not None
+    assert side.model is not None
+    assert side.hardware is not None
     try:
         return deploy(
             side.model,
@@ -203,9 +250,11 @@ def prior() -> Uncertain:
 
 
 def _acceptance(scenario: Scenario) -> tuple[AcceptanceLaw, Uncertain, str]:
-    """The acceptance law, its mean, and the rung it stands on: prior, trace pair or judgements, or the scenario's word."""
+    """The acceptance law, its mean, and the rung it stands on: prior, [quality], measured, or the scenario's word."""
     p, q = scenario.protocol, scenario.quality
     by_position = p.acceptance_by_position
+    if p.acceptance is None and by_position is None and q != type(q)():
+        return AcceptanceLaw(), _implied(q), "implied by [quality]"
     if p.acceptance is None and by_position is None:
         return PRIOR_LAW, prior(), "prior: nothing of this workload has been measured"
     shape = (
@@ -218,6 +267,22 @@ def _acceptance(scenario: Scenario) -> tuple[AcceptanceLaw, Uncertain, str]:
     band = p.acceptance
     _agrees_with_quality(scenario, band, q != type(q)())
     return shape, band, f"{band.tier}: {band.source}"
+
+
+def _implied(q: Quality) -> Uncertain:
+    """Acceptance that the hazards of [quality] imply, their independent bands combined to first order."""
+    names = ("weak_hazard", "detection", "false_reject")
+    central = {name: getattr(q, name).value for name in names}
+    value = float(implied_acceptance(**central))
+    moves = [
+        float(implied_acceptance(**{**central, name: getattr(getattr(q, name), end)})) - value
+        for name in names
+        for end in ("low", "high")
+    ]
+    down = math.sqrt(sum(m**2 for m in moves if m < 0))
+    up = math.sqrt(sum(m**2 for m in moves if m > 0))
+    low, high = max(0.0, value - down), min(1.0, value + up)
+    return Uncertain(value=value, low=low, high=high, source="hazards of [quality]")
 
 
 def _agrees_with_quality(scenario: Scenario, band: Uncertain, given: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from costmodel.api import Api
 from costmodel.deployment import Deployment, cache_rule, kv_capacity_tokens, weights_per_device_bytes
 from costmodel.protocol import Role
-from simulator.case import Case, prepare
+from simulator.case import Case, longest_context, prepare
 from simulator.scenario import Scenario
 from simulator.scenario_file import to_document
 from simulator.traces.stats import summary
@@ -44,18 +44,10 @@ def check(scenario: Scenario) -> dict[str, Any]:
     }
 
 
-def longest_context(case: Case, role: Role) -> int:
-    """Most tokens a request of this role holds, its own output included."""
-    return max(
-        context + step.decoded(role)
-        for task in case.tasks
-        for context, step in zip(task.contexts[role], task.steps, strict=False)
-    )
-
-
 def _site(case: Case, role: Role) -> dict[str, Any]:
     server, side = case.sites[role].server, case.side(role)
-    shared = {"label": server.label, "thinking": side.thinking, "longest_context_tokens": longest_context(case, role)}
+    longest = longest_context(case.tasks, role)
+    shared = {"label": server.label, "thinking": side.thinking, "longest_context_tokens": longest}
     if isinstance(server, Api):
         prices = ("input", "cached", "cache_write", "output")
         usd = {k: round(getattr(server, f"{k}_usd") * 1e6, 9) for k in prices}
@@ -96,15 +88,12 @@ def _notes(case: Case) -> list[str]:
     """Things that are allowed but that somebody should know before planning."""
     found = []
     for role in Role:
-        server, longest = case.sites[role].server, longest_context(case, role)
+        server, longest = case.sites[role].server, longest_context(case.tasks, role)
         if isinstance(server, Api):
             continue
         most = server.model.max_context_tokens
         if most is not None and longest > most:
             found.append(f"{role}: the longest context of the workload is {longest} tokens; the model takes {most}")
-        if longest > kv_capacity_tokens(server):
-            room = kv_capacity_tokens(server)
-            found.append(f"{role}: the longest context of the workload is {longest} tokens; the KV cache holds {room}")
         if case.usd_per_h[role] is None:
             found.append(f"{role}: no price of {server.hardware.name} is known, so money is not; set {role}.usd_per_h")
     steps = [s for t in case.tasks for s in t.steps]

@@ -82,7 +82,7 @@ def _relative(samples: Array, central: Array) -> Array:
 
 def _total_relative(o: Outcome) -> Array:
     """How the whole idle time is spread: for waiting, which has no idle counterpart."""
-    return o.idle_spread.column("wall_s") / o.idle_central.column("wall_s")[0]
+    return np.asarray(o.idle_spread.column("wall_s") / o.idle_central.column("wall_s")[0])
 
 
 def _means(run: RunResult) -> tuple[Array, Array]:

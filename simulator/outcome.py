@@ -1,4 +1,4 @@
-"""What one strategy costs in one case: expected ledger, central and over samples, and the objectives derived from it."""
+"""What one strategy costs in one case: expected ledger, central and over samples, and the objectives behind it."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Evaluator:
             slope_down = (change[1] - change[0]) / (mid - low if mid > low else 1.0)
             slope_up = (change[2] - change[1]) / (high - mid if high > mid else 1.0)
             d = (x - mid).reshape(-1, *([1] * np.ndim(base)))
-            return np.maximum(0.0, change[1] + np.where(d < 0, slope_down * d, slope_up * d))
+            return np.asarray(np.maximum(0.0, change[1] + np.where(d < 0, slope_down * d, slope_up * d)))
 
         return replace(
             spread,
@@ -170,7 +170,7 @@ class Evaluator:
         return expect(outcome.tape, fit_shift(self.reference, self.case.law, acceptance), self.pricing)
 
     def at_acceptance(self, outcome: Outcome, acceptance: Array) -> Expected:
-        """Central expectation were the scenario to say `acceptance`: the same for all steps unless it is by position."""
+        """Central expectation were the scenario to say `acceptance`: alike for all steps unless it is by position."""
         if self.case.scenario.protocol.acceptance_by_position is not None or self.case.law.is_flat:
             return self.over_acceptance(outcome, acceptance)
         level = {n: (first, np.zeros_like(offsets)) for n, (first, offsets) in outcome.tape.reviews.items()}

@@ -1,4 +1,4 @@
-"""The main job: compare the strategies of one scenario, say what decides, how sure it is and what would settle the rest."""
+"""The main job: compare the strategies of one scenario; say what decides, how sure that is, what would settle it."""
 
 from __future__ import annotations
 

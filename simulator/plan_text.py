@@ -33,8 +33,8 @@ def cell(p: Prediction | None, unit: str) -> str:
         scale, name = scale_of(p.value, unit)
         value, low, high = (f"{x / scale:.3g}" for x in (p.value, p.low, p.high))
         return f"{value} {name}\n[{low}, {high}]"
-    digits = (lambda x: f"{x:.2f}") if 0.0 < p.value <= 1.0 and p.high <= 1.0 else (lambda x: f"{x:.0f}")
-    return f"{digits(p.value)}\n[{digits(p.low)}, {digits(p.high)}]"
+    digits = 2 if 0.0 < p.value <= 1.0 and p.high <= 1.0 else 0
+    return f"{p.value:.{digits}f}\n[{p.low:.{digits}f}, {p.high:.{digits}f}]"
 
 
 def plan_table(plan: Plan) -> Any:

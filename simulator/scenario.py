@@ -24,6 +24,10 @@ NotNegative = Annotated[float, Field(ge=0, le=1e18)]
 Share = Annotated[float, Field(ge=0, le=1)]
 OpenShare = Annotated[float, Field(gt=0, lt=1)]
 Utilisation = Annotated[float, Field(gt=0, le=1)]
+Agents = Annotated[int, Field(ge=1, le=4096)]
+Replicas = Annotated[int, Field(ge=1, le=1024)]
+Counted = Annotated[int, Field(ge=1, le=100_000)]
+Rate = Annotated[float, Field(ge=1e-6, le=1e4)]
 Window = Annotated[int, Field(ge=1, le=64)]
 Seeds = Annotated[int, Field(ge=1, le=1000)]
 Samples = Annotated[int, Field(ge=16, le=4096)]
@@ -69,7 +73,7 @@ class ModelSide:
     weight_dtype: Text | None = _key("", "storage of weights; unset: what the checkpoint says", None)
     kv_dtype: Text = _key("", "storage of the KV cache", "bf16")
     engine: Text = _key("", "engine generation", "vllm-v1")
-    replicas: Count = _key("replicas", "identical deployments, least loaded first", 1)
+    replicas: Replicas = _key("replicas", "identical deployments, least loaded first", 1)
     max_seqs: Count | None = _key("sequences", "running sequences; unset: the engine's default", None)
     chunk_tokens: Count | None = _key("tokens", "token budget of a step; unset: the engine's default", None)
     thinking: bool = _key("", "whether the model thinks before a step", True)
@@ -88,7 +92,7 @@ class WorkloadSection:
     trace: Text | None = _key("", "bundled workload or a trace file", None)
     law: Text | None = _key("", "bundled law to draw trajectories from", None)
     format: Text | None = _key("", "trace format; unset: found from the content", None)
-    n: Count | None = _key("trajectories", "trajectories to use or to draw; unset: all, or 100 of a law", None)
+    n: Counted | None = _key("trajectories", "trajectories to use or to draw; unset: all, or 100 of a law", None)
     seed: Tokens = _key("", "seed of a law's draw", 0)
     steps: Positive | None = _key("steps", "mean steps per task (laws only)", None)
     write_share: Share | None = _key("1", "share of steps that write (laws only)", None)
@@ -111,7 +115,7 @@ class Protocol:
 
     window: Window = _key("steps", "longest drafted segment of spec_agent", 4)
     acceptance: Band | None = _key("1", "mean probability that a reviewed step is kept; unset: the prior", None)
-    acceptance_by_position: tuple[OpenShare, ...] | None = _key(
+    acceptance_by_position: Annotated[tuple[OpenShare, ...], Field(min_length=1, max_length=64)] | None = _key(
         "1", "acceptance by offset in the segment, last one for all beyond", None
     )
     verdict_tokens: Band = _key(
@@ -160,9 +164,9 @@ class Load:
 
     __pydantic_config__ = _STRICT
 
-    concurrency: Count | None = _key("agents", "closed loop of this many agents; unset with no rate: 1", None)
-    arrival_rate_per_s: Positive | None = _key("1/s", "Poisson arrivals of trajectories", None)
-    n_trajectories: Count | None = _key("trajectories", "simulated per seed; unset: 4 per agent, at least 60", None)
+    concurrency: Agents | None = _key("agents", "closed loop of this many agents; unset with no rate: 1", None)
+    arrival_rate_per_s: Rate | None = _key("1/s", "Poisson arrivals of trajectories", None)
+    n_trajectories: Counted | None = _key("trajectories", "simulated per seed; unset: 4 per agent, at least 60", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -32,6 +32,16 @@ _SECTIONS = {
     "objective": schema.Objective,
     "run": schema.Run,
 }
+
+BAND_LIMITS: Mapping[str, tuple[float, float]] = {
+    "protocol.acceptance": (0.0, 1.0),
+    "protocol.verdict_tokens": (1.0, 1e6),
+    "workload.thinking_tokens": (0.0, 1e6),
+    "workload.verbosity": (0.0, 1e3),
+    "link.rtt_s": (0.0, 3600.0),
+    **{f"quality.{k}": (0.0, 1.0) for k in ("weak_hazard", "strong_hazard", "detection", "false_reject", "recovery")},
+}
+"""Lowest and highest value that a band may hold."""
 
 
 @lru_cache(maxsize=1)
@@ -196,6 +206,20 @@ def _consistent(s: Scenario, where: str) -> None:
             refuse(f"{role}.prices has no effect without {role}.api")
         if side.api is not None and (side.n_devices, side.replicas) != (1, 1):
             refuse(f"{role}.n_devices and {role}.replicas have no effect with {role}.api")
+    _workload_consistent(s, refuse)
+    for key, (least, most) in BAND_LIMITS.items():
+        section, name = key.split(".")
+        band = getattr(getattr(s, section), name, None)
+        if band is not None and not least <= band.low <= band.high <= most:
+            wrong = band.low if band.low < least else band.high
+            refuse(f"{key}: must be {least:g} to {most:g}, got {wrong:g}")
+    if s.load.concurrency is not None and s.load.arrival_rate_per_s is not None:
+        refuse("load.concurrency and load.arrival_rate_per_s are two sources for the load; give one")
+    if len(set(s.strategies)) != len(s.strategies) or "strong_only" not in s.strategies:
+        refuse("strategies: must name each strategy once and include 'strong_only', the baseline")
+
+
+def _workload_consistent(s: Scenario, refuse: Callable[[str], None]) -> None:
     w = s.workload
     if (w.trace is None) == (w.law is None):
         refuse("workload needs exactly one of trace and law")
@@ -207,21 +231,8 @@ def _consistent(s: Scenario, where: str) -> None:
             refuse("workload.seed has no effect on a trace")
     if w.law is not None and w.format is not None:
         refuse("workload.format has no effect on a law")
-    if s.load.concurrency is not None and s.load.arrival_rate_per_s is not None:
-        refuse("load.concurrency and load.arrival_rate_per_s are two sources for the load; give one")
     if w.thinking_tokens is not None and not (s.weak.thinking or s.strong.thinking):
         refuse("workload.thinking_tokens has no effect: neither model thinks")
-    for name in ("acceptance",):
-        band = getattr(s.protocol, name)
-        if band is not None and band.high > 1:
-            refuse(f"protocol.{name}: must be at most 1, got {band.high}")
-    for name in ("weak_hazard", "strong_hazard", "detection", "false_reject", "recovery"):
-        if getattr(s.quality, name).high > 1:
-            refuse(f"quality.{name}: must be at most 1, got {getattr(s.quality, name).high}")
-    if s.protocol.verdict_tokens.low < 1:
-        refuse(f"protocol.verdict_tokens: must be at least 1, got {s.protocol.verdict_tokens.low}")
-    if len(set(s.strategies)) != len(s.strategies) or "strong_only" not in s.strategies:
-        refuse("strategies: must name each strategy once and include 'strong_only', the baseline")
 
 
 def to_document(value: Any) -> Any:

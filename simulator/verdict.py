@@ -1,4 +1,4 @@
-"""Turns paired outcomes into verdicts: wins, loses or cannot tell, because of which terms, and from where on it flips."""
+"""Turns paired outcomes into verdicts: wins, loses or cannot tell, because of which terms, and where it flips."""
 
 from __future__ import annotations
 
@@ -114,9 +114,10 @@ def _because_success(case: Case, strategy: str) -> tuple[str, ...]:
         return (f"nobody reviews: a step is wrong with probability {q.weak_hazard.value:.2f}",)
     missed = q.weak_hazard.value * (1 - q.detection.value)
     kept = implied_acceptance(q.weak_hazard.value, q.detection.value, q.false_reject.value)
+    repairs = (1 - kept) * q.strong_hazard.value
     return (
         f"a review misses a wrong draft in {missed:.3f} of steps",
-        f"strong-only errs in {q.strong_hazard.value:.3f} of steps, repairs in {(1 - kept) * q.strong_hazard.value:.3f}",
+        f"strong-only errs in {q.strong_hazard.value:.3f} of steps, repairs in {repairs:.3f}",
     )
 
 

@@ -51,14 +51,18 @@ class Actions:
 
     An action has an idempotency key. A held one runs only when `authorise` has been journaled for it. After a cut, an
     action that was begun and has no recorded end is sent again with the same key where the server honours keys or the
-    action runs freely; otherwise it is `unresolved` and the task stops.
+    action runs freely; otherwise it is `unresolved` and the task stops. A server that does not come back ends the run
+    with `ToolServerGone`; it can be resumed.
     """
 
     def __init__(self, task: str, tools: Tools, journal: Journal, clock: Clock) -> None:
         self.task, self.tools, self.journal, self.clock = task, tools, journal, clock
 
-    def intend(self, round_: int, key: str, step: RealStep, i: int, origin: str) -> None:
-        """Journal that a step wants this action (a reply is an action too: it reaches the user)."""
+    def intend(self, round_: int, key: str, step: RealStep, i: int, origin: str, asked: str) -> Effect:
+        """Journal that a step wants this action (a reply is an action too: it reaches the user).
+
+        Returns the effect that the journal holds: that of the first time, should the tools say otherwise by now.
+        """
         use = step.uses[i] if step.uses else None
         self.journal.record(
             self.task,
@@ -70,7 +74,10 @@ class Actions:
             effect=str(step.effect),
             offset=step.offset,
             origin=origin,
+            asked=asked,
         )
+        found = self.journal.find(self.task, round_, "intent", key)
+        return step.effect if found is None else Effect(found["effect"])
 
     def authorise(self, round_: int, key: str, why: str, by: int) -> None:
         """Journal that the action may run, and the event that allows it."""
@@ -112,8 +119,8 @@ class Actions:
     async def _call(self, round_: int, key: str, use: ToolUse, effect: Effect, *, again: bool) -> dict[str, Any]:
         """Call a tool; an answer that never came is asked for again with the same key, where that is safe."""
         trouble = ""
+        start_s = self.clock.now_s()
         for _ in range(_TRIES):
-            start_s = self.clock.now_s()
             self.journal.attempt(self.task, round_, key, keys_honoured=self.tools.supports_keys)
             try:
                 result = await self.tools.call(use, key=key)
@@ -123,7 +130,8 @@ class Actions:
                 trouble = str(error)
             except ToolServerGone as error:
                 trouble = str(error)
-                await self.tools.restart(error)
+                if again:
+                    await self.tools.restart(error)
             else:
                 return {
                     "text": result.text,
@@ -136,7 +144,8 @@ class Actions:
                 self._give_up(round_, key, f"{use.name}: {trouble}")
         if effect not in RUNS_FREELY:
             self._give_up(round_, key, f"{use.name}: {trouble}")
-        return {"text": f"tool error: {trouble}", "is_error": True, "replayed": False}
+        times = {"start_s": start_s, "end_s": self.clock.now_s()}
+        return {"text": f"tool error: {trouble}", "is_error": True, "replayed": False, **times}
 
     def _must_be_allowed(self, round_: int, key: str, effect: Effect) -> None:
         """The last gate before the world: a held action needs its authorisation on disk."""

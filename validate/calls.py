@@ -73,9 +73,9 @@ def parse_step(text: str, names: Iterable[str], call_id: str) -> StepText | None
 
 
 def read_json(text: str) -> Any:
-    """The value a text holds, or None; NaN and infinity are none, control characters inside strings are taken as they are.
+    """The value a text holds, or None: NaN and infinity are none.
 
-    Engines' grammars let such characters through.
+    Control characters inside strings are taken as they are: engines' grammars let them through.
     """
     try:
         return json.loads(text, strict=False, parse_constant=_refuse)

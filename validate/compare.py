@@ -11,7 +11,7 @@ import numpy as np
 from costmodel.prediction import Prediction, predict
 from costmodel.pricing import Pricing, central_factors
 from costmodel.protocol import Role
-from costmodel.session import ProtocolSizes
+from costmodel.session import EngineRequest, ProtocolSizes
 from costmodel.strategies import strategy as find_strategy
 from costmodel.task import Task, TaskStep
 from costmodel.trajectory import Effect
@@ -43,8 +43,8 @@ def paths(journal: Journal, repair_mode: str = "fresh") -> tuple[Path, ...]:
 
     Limits
     ------
-    Visible tokens are taken to be the decoded ones; a discarded draft is given the length of the step that stands in
-    its place.
+    Visible tokens are the decoded ones less the thinking that the engine reports (`thinking_tokens`), if it does. A
+    position drafted more than once is given the length of its last draft each time.
     """
     by_task: dict[str, list[dict[str, Any]]] = {}
     for event in journal.events():
@@ -61,15 +61,20 @@ def _path(name: str, events: Sequence[Mapping[str, Any]], repair_mode: str) -> P
     committed = [
         s for e in sorted((e for e in events if e["kind"] == "committed"), key=lambda e: e["round"]) for s in e["steps"]
     ]
+    intents = {e["slot"]: e for e in events if e["kind"] == "intent"}
+    wrote = {(a["round"], a["slot"]): a for a in asked}
+    decoded = {(a["role"], a["step"]): max(1, a["output_tokens"]) for a in asked if a["ask"] != "verify"}
     prompts = _prompts(asked, len(committed))
     steps = []
     for j, s in enumerate(committed):
-        visible = max(1, s["output_tokens"])
+        intent = intents[s["keys"][0]]
+        thinking = int(wrote[intent["round"], intent["asked"]]["server"].get("thinking_tokens", 0))
+        own = max(1, s["output_tokens"])
+        visible = max(1, own - thinking)
         grown = prompts[j + 1] - prompts[j] - visible if j + 1 < len(committed) else 0
-        steps.append(
-            TaskStep(j, Effect(s["effect"]), visible, visible, visible, max(0, grown), _tool_s(events, s["keys"]))
-        )
-    kept = tuple(":d" in s["keys"][0] for s in committed)
+        weak, strong = (own if s["author"] == r else decoded.get((r, j), own) for r in ("weak", "strong"))
+        steps.append(TaskStep(j, Effect(s["effect"]), visible, weak, strong, max(0, grown), _tool_s(events, s["keys"])))
+    kept = tuple(intents[s["keys"][0]]["origin"] == "d" for s in committed)
     task = Task(name, ((Role.WEAK, prompts[0]), (Role.STRONG, prompts[0])), 0, tuple(steps))
     start_s = next(e["at_s"] for e in events if e["kind"] == "task")
     tokens = {r: sum(a["output_tokens"] for a in asked if a["role"] == r) for r in ("weak", "strong")}
@@ -79,7 +84,9 @@ def _path(name: str, events: Sequence[Mapping[str, Any]], repair_mode: str) -> P
         "weak_output_tokens": float(tokens["weak"]),
         "requests": float(len(asked)),
     }
-    return Path(name=name, task=task, kept=kept, sizes=_sizes(asked, task, repair_mode), measured=measured)
+    verdicts = [e for e in events if e["kind"] == "verdict"]
+    sizes = _sizes(asked, verdicts, task, repair_mode)
+    return Path(name=name, task=task, kept=kept, sizes=sizes, measured=measured)
 
 
 def _prompts(asked: Sequence[Mapping[str, Any]], n: int) -> list[int]:
@@ -96,17 +103,24 @@ def _tool_s(events: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> float:
     return float(sum(e["end_s"] - e["start_s"] for e in mine))
 
 
-def _sizes(asked: Sequence[Mapping[str, Any]], task: Task, repair_mode: str) -> ProtocolSizes:
-    """Instruction and verdict tokens as measured: what a review's prompt holds beyond its segment."""
+def _sizes(
+    asked: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]], task: Task, repair_mode: str
+) -> ProtocolSizes:
+    """Instruction and verdict tokens as measured: what a review's prompt holds beyond its segment.
+
+    The segment's length is known where all of it was accepted and so stands in the task; without such a review, that
+    of the steps in its place is taken.
+    """
     reviews = [a for a in asked if a["ask"] == "verify"]
     if not reviews:
         return ProtocolSizes(repair_mode=repair_mode)
     verdict = int(np.median([a["output_tokens"] for a in reviews]))
     contexts = task.contexts[Role.STRONG]
+    said = {(v["round"], v["slot"]): v for v in verdicts}
+    whole = [a for a in reviews if (v := said[a["round"], a["slot"]])["accepted"] == v["reviewed"]]
     beyond = []
-    for a in reviews:
-        n = sum(d["ask"] == "draft" and d["round"] == a["round"] for d in asked)
-        last = a["step"] + n - 1
+    for a in whole or reviews:
+        last = a["step"] + said[a["round"], a["slot"]]["reviewed"] - 1
         if last < len(task.steps):
             held = task.steps[last].effect not in (Effect.READ, Effect.PURE)
             end = contexts[last] + task.steps[last].visible if held else contexts[last + 1]
@@ -117,12 +131,13 @@ def _sizes(asked: Sequence[Mapping[str, Any]], task: Task, repair_mode: str) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Per metric: measured and predicted means, median absolute percentage error, bias, share inside the band."""
+    """Per metric: measured and predicted means, their errors, share inside the band, and all (measured, predicted)."""
 
     measured: Mapping[str, float]
     predicted: Mapping[str, Prediction]
     errors: Mapping[str, Mapping[str, float]]
     in_band: Mapping[str, float]
+    pairs: Mapping[str, tuple[tuple[float, float], ...]]
     n: int
 
 
@@ -143,29 +158,36 @@ def compare(case: Case, strategy: str, found: Sequence[Path]) -> Comparison:
     spread = [Pricing(case.sites, {k: float(v[i]) for k, v in samples.items() if k in names}) for i in range(_SAMPLES)]
     guesses = {m: [_walked(p, how, central, m) for p in found] for m in METRICS}
     bands = [[_walked(p, how, s, "time_s") for s in spread] for p in found]
-    predicted, errors, inside, means = {}, {}, {}, {}
+    predicted, inside, means, pairs = {}, {}, {}, {}
     for m in METRICS:
         x = np.array([p.measured[m] for p in found])
         y = np.array(guesses[m])
         per_task = [predict(y[i], bands[i]) if m == "time_s" else predict(y[i], [y[i]]) for i in range(len(found))]
         means[m] = float(x.mean())
         predicted[m] = predict(float(y.mean()), np.array(bands).mean(axis=0) if m == "time_s" else [y.mean()])
-        relative = np.abs(y - x) / np.where(x > 0, x, 1.0)
-        errors[m] = {
-            "median_ape": float(np.median(relative)),
-            "bias": float(y.sum() / x.sum() - 1.0) if x.sum() else 0.0,
-        }
+        pairs[m] = tuple(zip(x.tolist(), y.tolist(), strict=True))
         inside[m] = float(
             np.mean([p.low * (1 - 1e-9) <= v <= p.high * (1 + 1e-9) for p, v in zip(per_task, x, strict=True)])
         )
-    return Comparison(measured=means, predicted=predicted, errors=errors, in_band=inside, n=len(found))
+    errors = {m: errors_of(p) for m, p in pairs.items()}
+    return Comparison(measured=means, predicted=predicted, errors=errors, in_band=inside, pairs=pairs, n=len(found))
+
+
+def errors_of(pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """Median absolute relative error, and bias `sum(predicted) / sum(measured) - 1`, of (measured, predicted) pairs.
+
+    Where nothing was measured, nothing predicted is no error and anything else is one of 1.
+    """
+    x, y = np.array(pairs).T
+    relative = np.where(x > 0, np.abs(y - x) / np.where(x > 0, x, 1.0), np.where(y > 0, 1.0, 0.0))
+    return {"median_ape": float(np.median(relative)), "bias": float(y.sum() / x.sum() - 1.0) if x.sum() else 0.0}
 
 
 def _walked(p: Path, how: Any, pricing: Pricing, metric: str) -> float:
     done = walk(p.task, how, forced(p.kept), pricing, p.sizes)
     if metric == "time_s":
         return done.wall_s
-    works = [w for r in done.rounds for w in r.works if hasattr(w, "output_tokens")]
+    works = [w for r in done.rounds for w in r.works if isinstance(w, EngineRequest)]
     if metric == "requests":
         return float(len(works))
     role = Role.STRONG if metric.startswith("strong") else Role.WEAK

@@ -99,13 +99,14 @@ class StepCounter:
         totals, step, cost = self.totals, scheduler_stats.iteration_details, scheduler_stats.perf_stats
         totals.prefix_cache_queries_tokens += scheduler_stats.prefix_cache_stats.queries
         totals.prefix_cache_hits_tokens += scheduler_stats.prefix_cache_stats.hits
-        if step is not None and step.num_ctx_tokens + step.num_generation_tokens:
-            totals.engine_steps += 1
-            totals.prefill_passes += step.num_ctx_requests
-            totals.decode_passes += step.num_generation_requests
-            totals.computed_prompt_tokens += step.num_ctx_tokens
         if iteration_stats is not None:
             totals.generation_tokens += iteration_stats.num_generation_tokens
+        if step is None or not step.num_ctx_tokens + step.num_generation_tokens:
+            return  # an empty step, as while a grammar is compiled: vLLM charges the weights' bytes for it all the same
+        totals.engine_steps += 1
+        totals.prefill_passes += step.num_ctx_requests
+        totals.decode_passes += step.num_generation_requests
+        totals.computed_prompt_tokens += step.num_ctx_tokens
         if cost is not None:
             totals.flops += cost.num_flops_per_gpu
             totals.read_bytes += cost.num_read_bytes_per_gpu

@@ -2,7 +2,8 @@
 
 It answers the same interface as a real one, so the protocol can be tried and tested without any engine. Time is that
 of the cost model: the prompt is rendered to text, four characters are a token, a prefix that an earlier request of the
-role computed is cached in whole blocks, and `plan_request` gives the passes.
+role computed is cached as the deployment's cache rule says, and `plan_request` gives the passes. A cache belongs to one
+conversation: nothing is shared between tasks.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ from validate.engine import Answer, Ask
 from validate.tools import ToolFailure, ToolResult
 
 _CHARS_PER_TOKEN = 4
+_TEXTS, _CONVERSATIONS = 32, 8
+"""How much a fake cache holds: texts of a conversation that diverge, and conversations."""
 
 
 class VirtualClock:
-    """A clock that moves only when somebody spends time on it."""
+    """A clock that moves only when somebody spends time on it, from `start_s` on."""
 
-    def __init__(self) -> None:
-        self._now_s = 0.0
+    def __init__(self, start_s: float = 0.0) -> None:
+        self._now_s = start_s
 
     def now_s(self) -> float:
         """Seconds since the run began."""
@@ -63,7 +66,7 @@ class Behaviour(Protocol):
 
 
 def rendered(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
-    """The prompt as text: tools, then messages in order; a longer chat extends a shorter one character for character."""
+    """The prompt as text: tools, then messages; a longer chat extends a shorter one character for character."""
     head = "".join(f"<tool>{t.name} {t.description} {sorted(t.parameters.items())}\n" for t in tools)
     return head + "".join(_line(m) for m in messages)
 
@@ -81,9 +84,17 @@ def tokens_of(text: str) -> int:
 def common_chars(a: str, b: str) -> int:
     """Length of the longest common prefix."""
     n = min(len(a), len(b))
-    x, y = (np.frombuffer(t[:n].encode("utf-32-le"), dtype=np.uint32) for t in (a, b))
+    x, y = (np.frombuffer(t[:n].encode("utf-32-le", "surrogatepass"), dtype=np.uint32) for t in (a, b))
     different = np.flatnonzero(x != y)
     return int(different[0]) if len(different) else n
+
+
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    """A text that was computed, and the prefix lengths of it that can be found again, in tokens."""
+
+    text: str
+    saved: tuple[int, ...]
 
 
 class FakeEngine:
@@ -101,7 +112,7 @@ class FakeEngine:
 
     def __init__(self, role: Role, pricing: Pricing, behaviour: Behaviour, clock: VirtualClock) -> None:
         self.role, self.pricing, self.behaviour, self.clock = role, pricing, behaviour, clock
-        self._computed: dict[str, list[str]] = {}
+        self._computed: dict[str, list[_Cached]] = {}
 
     def restart(self) -> None:
         """The engine starts again: its cache is empty."""
@@ -127,7 +138,7 @@ class FakeEngine:
         self.clock.spend(prefill_s)
         first_s = self.clock.now_s()
         self.clock.spend(decode_s)
-        self._remember(ask.conversation, prompt + ("" if words.thinking_tokens or ask.labels else written))
+        self._remember(ask.conversation, prompt + ("" if words.thinking_tokens else written), plan)
         return Answer(
             text=words.text,
             tool_uses=words.uses,
@@ -138,15 +149,18 @@ class FakeEngine:
             sent_s=sent_s,
             first_token_s=first_s,
             done_s=self.clock.now_s(),
-            server={"prefill_passes": float(len(plan.passes)), "decode_passes": float(plan.decode_passes)},
+            server={
+                "prefill_passes": float(len(plan.passes)),
+                "decode_passes": float(plan.decode_passes),
+                "thinking_tokens": float(words.thinking_tokens),
+            },
         )
 
     def _request(self, ask: Ask, prompt: str, output: int) -> EngineRequest:
         known = self._computed.get(ask.conversation, [])
-        common = max((common_chars(prompt, text) for text in known), default=0)
+        reusable = max((self._reusable(prompt, c) for c in known), default=0)
         n = tokens_of(prompt)
         phase = "verify_prefill" if ask.kind == "verify" else "observation_prefill"
-        reusable = common // _CHARS_PER_TOKEN
         return EngineRequest(self.role, ask.kind, 0, n, reusable, output, ((phase, n),), "decode")
 
     def _seconds(self, request: EngineRequest, plan: RequestPlan) -> tuple[float, float]:
@@ -160,10 +174,22 @@ class FakeEngine:
                 prefill += seconds
         return prefill, decode
 
-    def _remember(self, conversation: str, text: str) -> None:
-        """Keep what was computed; texts that a longer one extends are dropped."""
-        known = [t for t in self._computed.get(conversation, []) if not text.startswith(t)]
-        self._computed[conversation] = [*known[-7:], text]
+    def _reusable(self, prompt: str, cached: _Cached) -> int:
+        """Longest prefix of the prompt, in tokens, that a cached text still gives."""
+        common = common_chars(prompt, cached.text) // _CHARS_PER_TOKEN
+        if self.pricing.rules[self.role].state_aligned:
+            return max((s for s in cached.saved if s <= common), default=0)
+        return min(common, max(cached.saved))
+
+    def _remember(self, conversation: str, text: str, plan: RequestPlan) -> None:
+        """Keep what was computed; a text that this one extends is merged into it."""
+        known = self._computed.pop(conversation, [])
+        merged = {s for c in known if text.startswith(c.text) for s in c.saved}
+        kept = [c for c in known if not text.startswith(c.text)]
+        now = _Cached(text, tuple(sorted({*plan.saved_tokens, *merged})))
+        self._computed[conversation] = [*kept[1 - _TEXTS :], now]
+        for old in list(self._computed)[:-_CONVERSATIONS]:
+            del self._computed[old]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,8 @@ def measured(journal: Journal, meta: Mapping[str, Any]) -> RunResult:
     """Frames of a journaled run; costs that nobody measured (FLOPs, bytes, joules) are NaN.
 
     A request's time up to its first token counts as prefill, the rest as decode; where the first token's time is not
-    known, all of it counts as decode.
+    known, all of it counts as decode. A run that was cut goes on from the last time its journal tells: what it was
+    not working does not count.
     """
     tasks: dict[str, list[Row]] = {}
     for event in journal.events():
@@ -51,8 +52,9 @@ class _Task:
         self.number, self.task = number, task
         self.asked = [e for e in events if e["kind"] == "asked"]
         self.committed = {e["round"]: e for e in events if e["kind"] == "committed"}
-        self.verdicts = {e["round"]: e for e in events if e["kind"] == "verdict"}
+        self.verdicts = [e for e in events if e["kind"] == "verdict"]
         self.intents = {e["slot"]: e for e in events if e["kind"] == "intent"}
+        self.wrote = {(e["round"], e["asked"]): e for e in reversed(self.intents.values())}
         self.effects = [e for e in events if e["kind"] == "effect" and "start_s" in e]
         self.start_s = next((e["at_s"] for e in events if e["kind"] == "task"), math.nan)
         self.end = next((e for e in events if e["kind"] == "finished"), None)
@@ -75,7 +77,9 @@ class _Task:
             "n_steps": sum(len(e["steps"]) for e in self.committed.values()),
             "n_rounds": len(self.committed),
             "n_drafted": sum(a["ask"] == "draft" for a in self.asked),
-            "n_accepted": sum(s["keys"][0] in self._drafted() for e in self.committed.values() for s in e["steps"]),
+            "n_accepted": sum(
+                self.intents[s["keys"][0]]["origin"] == "d" for e in self.committed.values() for s in e["steps"]
+            ),
             "n_reviews": len(self.verdicts),
             "n_repairs": sum(a["ask"] == "repair" for a in self.asked),
             "weak_output_tokens": tokens["weak"],
@@ -83,26 +87,16 @@ class _Task:
             "wall_s": finish_s - self.start_s,
         }
 
-    def _drafted(self) -> set[str]:
-        return {key for key, e in self.intents.items() if e["origin"] == "d"}
-
     def _fate(self, asked: Row) -> str:
         if asked["ask"] == "write":
             return "written"
         if asked["ask"] == "repair":
             return "repaired"
-        return "accepted" if self._key(asked) in self.kept else "discarded"
+        return "accepted" if self._intent(asked).get("slot") in self.kept else "discarded"
 
-    def _key(self, asked: Row) -> str:
-        """The first action key of the step a request wrote: intents of its round at its offset and origin."""
-        origin = "d" if asked["ask"] == "draft" else "w"
-        offset = asked["step"] - self._first_step(asked["round"])
-        found = (
-            key
-            for key, e in self.intents.items()
-            if (e["round"], e["origin"], e["offset"]) == (asked["round"], origin, offset)
-        )
-        return next(found, "")
+    def _intent(self, asked: Row) -> Row:
+        """The first action of the step a request wrote; empty where the run was cut before it was journaled."""
+        return self.wrote.get((asked["round"], asked["slot"]), {})
 
     def _first_step(self, round_: int) -> int:
         return sum(len(e["steps"]) for r, e in self.committed.items() if r < round_)
@@ -110,14 +104,13 @@ class _Task:
     def steps(self) -> Iterator[Row]:
         for a in self.asked:
             if a["ask"] != "verify":
-                intent = self.intents.get(self._key(a), {})
                 yield {
                     "trajectory": self.number,
                     "round": a["round"],
                     "step": a["step"],
                     "author": a["role"],
                     "fate": self._fate(a),
-                    "effect": intent.get("effect", "unknown"),
+                    "effect": self._intent(a).get("effect", "unknown"),
                     "start_s": a["sent_s"],
                     "end_s": a["done_s"],
                     "output_tokens": a["output_tokens"],

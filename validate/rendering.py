@@ -7,6 +7,7 @@ committed, with the instruction last; only then does the engine's prefix cache s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hwprofiles.errors import InputError
@@ -21,6 +22,18 @@ _PROBE_TOOL = ToolSpec(
     description="Looks one thing up.",
     parameters={"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]},
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """A chat that was rendered before."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...]
+    tokens: list[int]
+
+    def is_extended_by(self, ask: Ask) -> bool:
+        return ask.tools == self.tools and ask.messages[: len(self.messages)] == self.messages
 
 
 class ChatRenderer:
@@ -40,7 +53,7 @@ class ChatRenderer:
 
     def __init__(self, tokenizer: Any, model: str) -> None:
         self._tokenizer, self._model = tokenizer, model
-        self._bases: dict[str, list[tuple[tuple[Message, ...], list[int]]]] = {}
+        self._bases: dict[str, list[_Base]] = {}
         self._probe()
 
     def prompt(self, ask: Ask) -> list[int]:
@@ -53,14 +66,14 @@ class ChatRenderer:
         """
         tokens = self.tokens(ask.messages, ask.tools, opened=True)
         bases = self._bases.setdefault(ask.conversation, [])
-        known = max((b for b in bases if ask.messages[: len(b[0])] == b[0]), key=lambda b: len(b[0]), default=None)
+        known = max((b for b in bases if b.is_extended_by(ask)), key=lambda b: len(b.messages), default=None)
         if known is not None:
-            self._expect_prefix(known[1], tokens)
+            self._expect_prefix(known.tokens, tokens)
         chat = _settled(ask.messages[:-1] if ask.kind == "verify" else ask.messages)
-        if chat and (known is None or chat != known[0]):
-            base = self.tokens(chat, ask.tools, opened=False)
-            self._expect_prefix(base, tokens)
-            self._bases[ask.conversation] = [*bases[1 - _REMEMBERED :], (chat, base)]
+        if chat and (known is None or chat != known.messages):
+            base = _Base(chat, ask.tools, self.tokens(chat, ask.tools, opened=False))
+            self._expect_prefix(base.tokens, tokens)
+            self._bases[ask.conversation] = [*bases[1 - _REMEMBERED :], base]
         return tokens
 
     def tokens(self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, opened: bool) -> list[int]:

@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote
 
 from costmodel.protocol import Role
 from hwprofiles.errors import InputError
 from simulator.case import Case
 from simulator.effects import effect_map
 from simulator.scenario_file import to_document
-from validate.compare import Comparison, compare, paths
+from validate.compare import METRICS, Comparison, compare, errors_of, paths
 from validate.engine import ChatEngine
 from validate.fake import VirtualClock
-from validate.journal import Journal, Proof
+from validate.journal import Journal
 from validate.link import split_command
 from validate.measure import measured
-from validate.session import Job, Played, RealClock, Session, changed_twice, desk_jobs, desk_tools, fake_engines
+from validate.order_desk.tasks import check
+from validate.proof import Proof
+from validate.round import MAX_WINDOW
+from validate.session import (
+    Job,
+    Played,
+    RealClock,
+    Session,
+    changed_twice,
+    desk_jobs,
+    desk_tools,
+    fake_engines,
+    meta_of,
+)
 from validate.tools import ToolBox
 
 FAKE = "fake:"
 """Stands for the in-process fake engine in place of a URL."""
+
+JOURNAL, _DESK = "journal.db", ".desk.db"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,84 +91,118 @@ def validate(
         Arguments that do not go together.
     """
     fake = weak == FAKE
+    _must_fit(case, weak, strong, tools, jobs, faults)
+    chosen = tuple(jobs) if jobs is not None else desk_jobs(20)
+    names = Counter(j.name for j in chosen)
+    if twice := [n for n, count in names.items() if count > 1]:
+        raise InputError(f"task {twice[0]!r} is there twice; every task needs a name of its own")
+    with TemporaryDirectory() as scratch:
+        folders = {str(name): (out or Path(scratch)) / name for name in case.scenario.strategies}
+        for folder in folders.values():
+            _must_be_fresh(folder, resume=resume)
+        found = {}
+        for name, folder in folders.items():
+            play = _Play(case, name, (weak, strong), tools, folder, faults, keep_desks=out is not None or not fake)
+            found[name] = asyncio.run(play.run(chosen, progress))
+        return found
+
+
+def _must_fit(
+    case: Case, weak: str, strong: str, tools: str | None, jobs: Sequence[Job] | None, faults: int | None
+) -> None:
+    """Arguments that go together, before anything is begun."""
     if (weak == FAKE) != (strong == FAKE):
         raise InputError("--weak and --strong are both URLs or both 'fake:'; one clock cannot be real and virtual")
-    if faults is not None and not fake:
+    if faults is not None and weak != FAKE:
         raise InputError("--faults needs the fake engines (--weak fake: --strong fake:)")
-    if tools is not None and fake:
+    if tools is not None and weak == FAKE:
         raise InputError("the fake engines know the bundled order desk only; --tools needs real endpoints")
     if tools is not None and jobs is None:
         raise InputError("--tools needs --tasks: what to do with them")
-    chosen = tuple(jobs) if jobs is not None else desk_jobs(20)
-    with TemporaryDirectory() as scratch:
-        folder = out or Path(scratch)
-        return {
-            name: asyncio.run(
-                _play(
-                    case, name, (weak, strong), tools, chosen, folder / name, faults, resume=resume, progress=progress
-                )
-            )
-            for name in case.scenario.strategies
-        }
+    window = case.scenario.protocol.window
+    if "spec_agent" in case.scenario.strategies and window > MAX_WINDOW:
+        raise InputError(f"protocol.window must be <= {MAX_WINDOW} in a real run, got {window}: a verdict is one digit")
 
 
-async def _play(
-    case: Case,
-    name: str,
-    urls: tuple[str, str],
-    tools: str | None,
-    jobs: Sequence[Job],
-    folder: Path,
-    faults: int | None,
-    *,
-    resume: bool,
-    progress: Callable[[str], None],
-) -> Validation:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "journal.db"
+def _must_be_fresh(folder: Path, *, resume: bool) -> None:
+    """Without `resume` nothing of an earlier run may be there; with it, a desk's database needs its journal."""
+    path = folder / JOURNAL
     if path.exists() and not resume:
         raise InputError(f"{path} is the journal of an earlier run; --resume goes on with it, or choose another folder")
-    fake = urls[0] == FAKE
-    clock = VirtualClock() if fake else RealClock()
-    engines = _engines(case, urls, jobs, clock)
-    session = Session(case, name, engines, clock, path, faults=faults)
-    played, twice = [], 0
-    for job in jobs:
+    desks = sorted(folder.glob(f"*{_DESK}"))
+    if desks and not path.exists():
+        raise InputError(f"{desks[0]} is the desk of an earlier run whose journal is gone; choose another folder")
+
+
+@dataclass(frozen=True, slots=True)
+class _Play:
+    """One strategy's run: which engines and tools, where to; `keep_desks` keeps each task's desk in a file."""
+
+    case: Case
+    name: str
+    urls: tuple[str, str]
+    tools: str | None
+    folder: Path
+    faults: int | None
+    keep_desks: bool
+
+    async def run(self, jobs: Sequence[Job], progress: Callable[[str], None]) -> Validation:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / JOURNAL
+        with Journal(path, meta_of(self.case, self.name)) as journal:
+            start_s = journal.last_s()
+        fake = self.urls[0] == FAKE
+        clock = VirtualClock(start_s) if fake else RealClock(start_s)
+        played, twice = [], 0
         async with AsyncExitStack() as stack:
-            if tools is not None:
-                box = await stack.enter_async_context(
-                    ToolBox.stdio(split_command(tools), effects=effect_map(dict(case.scenario.effects.map)))
-                )
-                done = await session.play(job, box, None)
-            else:
-                database = None if fake else folder / f"{job.name.replace('~', '-')}.desk.db"
-                box, solved, desk = await stack.enter_async_context(desk_tools(database))
-                done = await session.play(job, box, solved)
-                twice += changed_twice(desk) if desk is not None else 0
-        played.append(done)
-        progress(f"{name}: {job.name}: {done.status}")
-    with Journal(path) as journal:
-        found = paths(journal, case.scenario.protocol.repair_mode)
-        meta = {"strategy": name, "scenario": to_document(case.scenario), "seed": case.scenario.run.seed}
-        measured(journal, meta).save(folder)
-        comparison = compare(case, name, found) if found else None
-        return Validation(
-            strategy=name,
-            played=tuple(played),
-            proof=journal.proof(),
-            changed_twice=twice,
-            comparison=comparison,
-        )
+            engines = await _engines(self.case, self.urls, jobs, clock, stack)
+            session = Session(self.case, self.name, engines, clock, path, faults=self.faults)
+            for job in jobs:
+                done, again = await self._job(session, job)
+                played.append(done)
+                twice += again
+                progress(f"{self.name}: {job.name}: {done.status}")
+        return self._result(path, played, twice)
+
+    async def _job(self, session: Session, job: Job) -> tuple[Played, int]:
+        """Play one task with a tool server of its own; also says how many keys changed the desk twice."""
+        if self.tools is not None:
+            effects = effect_map(dict(self.case.scenario.effects.map))
+            async with ToolBox.stdio(split_command(self.tools), effects=effects) as box:
+                return await session.play(job, box, None), 0
+        file = self.folder / f"{quote(job.name, safe='')}{_DESK}" if self.keep_desks else None
+        async with desk_tools(file, own_process=self.urls[0] != FAKE) as (box, database):
+            return await session.play(job, box, lambda task: check(database, task)), changed_twice(database)
+
+    def _result(self, path: Path, played: Sequence[Played], twice: int) -> Validation:
+        scenario = self.case.scenario
+        with Journal(path) as journal:
+            found = paths(journal, scenario.protocol.repair_mode)
+            meta = {"strategy": self.name, "scenario": to_document(scenario), "seed": scenario.run.seed}
+            measured(journal, meta).save(self.folder)
+            return Validation(
+                strategy=self.name,
+                played=tuple(played),
+                proof=journal.proof(),
+                changed_twice=twice,
+                comparison=compare(self.case, self.name, found) if found else None,
+            )
 
 
-def _engines(case: Case, urls: tuple[str, str], jobs: Sequence[Job], clock: Any) -> Mapping[Role, ChatEngine]:
+async def _engines(
+    case: Case, urls: tuple[str, str], jobs: Sequence[Job], clock: Any, stack: AsyncExitStack
+) -> Mapping[Role, ChatEngine]:
+    """Both engines; servers' connections are closed when `stack` is."""
     if urls[0] == FAKE:
         return fake_engines(case, jobs, clock)
     from validate.openai_server import OpenAIServer
 
     out: dict[Role, ChatEngine] = {}
     for role, url in zip((Role.WEAK, Role.STRONG), urls, strict=True):
-        out[role] = OpenAIServer(url, model=case.side(role).model, clock=clock)
+        api = case.side(role).api
+        server = OpenAIServer(url, clock, model=api.partition("/")[2] if api else None)
+        stack.push_async_callback(server.close)
+        out[role] = server
     return out
 
 
@@ -159,12 +210,14 @@ def document(case: Case, found: Mapping[str, Validation]) -> dict[str, Any]:
     """Everything as plain values, in the layout of the command line's JSON."""
     compared = {n: v.comparison for n, v in found.items() if v.comparison is not None}
     held = [v.proof for v in found.values()]
+    pairs = {m: [p for c in compared.values() for p in c.pairs[m]] for m in METRICS} if compared else {}
+    n = sum(c.n for c in compared.values())
     return {
         "scenario": to_document(case.scenario),
         "measured": {n: dict(c.measured) for n, c in compared.items()},
         "predicted": {n: {m: p.to_dict() for m, p in c.predicted.items()} for n, c in compared.items()},
-        "errors": {n: {m: dict(e) for m, e in c.errors.items()} for n, c in compared.items()},
-        "in_band": {n: dict(c.in_band) for n, c in compared.items()},
+        "errors": {m: errors_of(p) for m, p in pairs.items()},
+        "in_band": {m: sum(c.in_band[m] * c.n for c in compared.values()) / n for m in pairs},
         "held": {
             "held": sum(p.held for p in held),
             "accepted": sum(p.accepted for p in held),
@@ -172,15 +225,24 @@ def document(case: Case, found: Mapping[str, Validation]) -> dict[str, Any]:
             "lost": sum(p.lost for p in held),
             "run_twice": sum(p.run_twice for p in held) + sum(v.changed_twice for v in found.values()),
             "unresolved": sum(p.unresolved for p in held),
+            "stopped": sum(p.stopped for p in held),
         },
+        "strategies": {name: _one(v) for name, v in found.items()},
+    }
+
+
+def _one(v: Validation) -> dict[str, Any]:
+    """One strategy's part of the document."""
+    status = Counter(p.status for p in v.played)
+    return {
+        "errors": None if v.comparison is None else {m: dict(e) for m, e in v.comparison.errors.items()},
+        "in_band": None if v.comparison is None else dict(v.comparison.in_band),
         "tasks": {
-            n: {
-                "played": len(v.played),
-                "solved": sum(bool(p.solved) for p in v.played),
-                "resumed": sum(p.resumed for p in v.played),
-                "status": {s: sum(p.status == s for p in v.played) for s in sorted({p.status for p in v.played})},
-            }
-            for n, v in found.items()
+            "played": len(v.played),
+            "finished": status["finished"],
+            "solved": sum(bool(p.solved) for p in v.played),
+            "resumed": sum(p.resumed for p in v.played),
+            "status": dict(sorted(status.items())),
         },
-        "proofs": {n: asdict(v.proof) for n, v in found.items()},
+        "proof": asdict(v.proof),
     }

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 import time
+import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,23 +17,20 @@ from costmodel.pricing import Pricing
 from costmodel.protocol import Role
 from costmodel.strategies import strategy as find_strategy
 from simulator.case import Case
+from simulator.scenario_file import to_document
 from validate.actions import Clock, Tools
 from validate.chat import Message
 from validate.engine import ChatEngine, EngineError
 from validate.fake import FakeEngine, Scripted, VirtualClock, VirtualTools
 from validate.faults import FaultyEngine, FaultyJournal, FaultyTools, Killed
 from validate.journal import Journal, JournalError
-from validate.order_desk.desk import Desk
+from validate.order_desk.desk import Desk, read_calls
 from validate.order_desk.server import desk_command, desk_server
 from validate.order_desk.task import Task as DeskTask
-from validate.order_desk.tasks import TASKS, check
+from validate.order_desk.tasks import SYSTEM, TASKS
 from validate.runner import AgentTask, Limits, TaskRunner
 from validate.tools import ToolBox
 
-SYSTEM = (
-    "You work at an order desk. Use the tools to look things up and to act; one step at a time. "
-    "When all is done, answer the customer in plain words."
-)
 _FAKE_TOOL_S = 0.02
 """Virtual time of a tool call: MCP over a local process takes 17 to 22 ms in recorded sessions."""
 _FAULT_RATE = 0.08
@@ -38,10 +38,10 @@ _JOURNAL_FAULTS = ("killed_before", "killed_after", "full")
 
 
 class RealClock:
-    """Wall-clock seconds since the run began."""
+    """Seconds of wall clock that the run has worked; one that goes on begins at `start_s`."""
 
-    def __init__(self) -> None:
-        self._start_s = time.perf_counter()
+    def __init__(self, start_s: float = 0.0) -> None:
+        self._start_s = time.perf_counter() - start_s
 
     def now_s(self) -> float:
         """Seconds since the run began."""
@@ -59,13 +59,12 @@ class Job:
 
 @dataclass(slots=True, kw_only=True)
 class Played:
-    """What became of a job: status, whether the end state is right (None: nobody can say), resumptions, violations."""
+    """What became of a job; `solved` None: nobody can say; `faults`: the errors that cut it, by name."""
 
     name: str
     status: str
     solved: bool | None
     resumed: int = 0
-    changes_twice: int = 0
     faults: list[str] = field(default_factory=list)
 
 
@@ -98,17 +97,21 @@ def fake_engines(case: Case, jobs: Sequence[Job], clock: VirtualClock) -> dict[R
     return {role: FakeEngine(role, pricing, behaviour, clock) for role in Role}
 
 
+Database = Path | sqlite3.Connection
+"""A desk's database."""
+
+
 @asynccontextmanager
-async def desk_tools(database: Path | None) -> AsyncIterator[tuple[ToolBox, Callable[[DeskTask], bool], Desk | None]]:
-    """The bundled desk: in a process of its own over stdio when there is a file for it, else in this process."""
-    if database is not None:
-        async with ToolBox.stdio(desk_command(database)) as tools:
-            yield tools, lambda task: check(database, task), None
+async def desk_tools(file: Path | None, *, own_process: bool) -> AsyncIterator[tuple[ToolBox, Database]]:
+    """The bundled desk and its database: a process over stdio, or in this process; in memory where there is no file."""
+    if own_process and file is not None:
+        async with ToolBox.stdio(desk_command(file)) as tools:
+            yield tools, file
         return
-    desk = Desk(":memory:")
+    desk = Desk(file or ":memory:")
     try:
         async with ToolBox.in_memory(desk_server(desk)) as tools:
-            yield tools, lambda task: check(desk.db, task), desk
+            yield tools, desk.db
     finally:
         desk.close()
 
@@ -139,7 +142,7 @@ class Session:
     ) -> None:
         self.case, self.name, self.engines, self.clock = case, strategy, engines, clock
         self.path, self.faults, self.limits = journal, faults, limits or Limits()
-        self.meta = {"strategy": strategy, "window": case.scenario.protocol.window, "seed": case.scenario.run.seed}
+        self.meta = meta_of(case, strategy)
 
     async def play(self, job: Job, tools: Tools, solved: Callable[[DeskTask], bool] | None) -> Played:
         """Play one job to its end, through injected faults if there are any."""
@@ -155,19 +158,20 @@ class Session:
                 if rng is None:
                     raise
                 played.faults.append(type(fault).__name__)
-                played.resumed += 1
         if job.desk is not None and solved is not None:
             played.solved = solved(job.desk)
         return played
 
     async def _attempt(self, job: Job, tools: Tools, rng: random.Random | None, played: Played) -> str:
         engines: dict[Role, ChatEngine] = dict(self.engines)
-        journal = Journal(self.path, self.meta) if rng is None else self._faulty_journal(rng, played.resumed)
+        journal = Journal(self.path, self.meta) if rng is None else self._faulty_journal(rng, len(played.faults))
         if rng is not None:
             tools = FaultyTools(tools, rng, _FAULT_RATE)
             engines = {r: FaultyEngine(e, rng, _FAULT_RATE) for r, e in engines.items() if isinstance(e, FakeEngine)}
         how = find_strategy(self.name, self.case.scenario.protocol.window)
         with journal:
+            fake = isinstance(self.clock, VirtualClock)
+            run = journal.keep("run", self.name if fake else f"{self.name}-{uuid.uuid4().hex[:12]}")
             runner = TaskRunner(
                 AgentTask(id=job.name, messages=job.messages),
                 how,
@@ -175,11 +179,13 @@ class Session:
                 tools,
                 journal,
                 clock=self.clock,
-                run=self.name,
+                run=run,
                 limits=self.limits,
                 repair_mode=self.case.scenario.protocol.repair_mode,
             )
-            return await runner.run()
+            status = await runner.run()
+            played.resumed = journal.resumptions(job.name)
+            return status
 
     def _faulty_journal(self, rng: random.Random, resumed: int) -> Journal:
         """A journal that fails once in a while; after some failures the disk behaves."""
@@ -188,11 +194,18 @@ class Session:
         return FaultyJournal(self.path, self.meta, fault=rng.choice(_JOURNAL_FAULTS), at=rng.randint(1, 60))
 
 
-def changed_twice(desk: Desk) -> int:
+def meta_of(case: Case, strategy: str) -> dict[str, Any]:
+    """What a journal must be about to be gone on with: the strategy and every key of the scenario."""
+    found = {"strategy": strategy}
+    for name, value in to_document(case.scenario).items():
+        if isinstance(value, dict):
+            found |= {f"{name}.{key}": part for key, part in value.items()}
+        elif name != "strategies":
+            found[name] = value
+    return found
+
+
+def changed_twice(database: Database) -> int:
     """Keys under which the desk changed its state more than once, by its own journal; must be 0."""
-    from collections import Counter
-
-    from validate.order_desk.desk import read_calls
-
-    keys: Counter[Any] = Counter(c.idempotency_key for c in read_calls(desk.db) if c.changed_state)
+    keys = Counter(c.idempotency_key for c in read_calls(database) if c.changed_state)
     return sum(n > 1 for n in keys.values())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from costmodel.protocol import Role
-from costmodel.trajectory import Effect
+from costmodel.trajectory import Effect, strictest
 from validate.chat import Message, ToolUse
+from validate.engine import Answer
 
 MALFORMED = "That was neither a well-formed tool call nor a reply. Write one tool call or one reply."
 """What the model is told after a committed step that nobody could run."""
@@ -74,3 +75,33 @@ def from_document(document: Mapping[str, Any]) -> RealStep:
         output_tokens=document["output_tokens"],
         observations=tuple(Message(**m) for m in document["observations"]),
     )
+
+
+def effect_of(
+    classify: Callable[[str, Mapping[str, Any]], Effect], uses: Sequence[ToolUse], text: str, *, malformed: bool
+) -> Effect:
+    """The strictest of a step's calls; words beside a call make it a reply at least; malformed is unknown."""
+    if malformed:
+        return Effect.UNKNOWN
+    if not uses:
+        return Effect.REPLY
+    found = [classify(u.name, u.arguments) for u in uses]
+    return strictest([*found, Effect.REPLY] if text.strip() else found)
+
+
+def answer_document(answer: Answer) -> dict[str, Any]:
+    """An answer as plain values; a cut step, or one that neither calls nor speaks, is malformed and runs nothing."""
+    empty = not answer.tool_uses and not answer.text.strip()
+    return {
+        "text": answer.text,
+        "tool_uses": [{"name": u.name, "arguments": dict(u.arguments)} for u in answer.tool_uses],
+        "finish": answer.finish,
+        "malformed": empty or answer.finish == "length",
+        "prompt_tokens": answer.prompt_tokens,
+        "cached_tokens": answer.cached_tokens,
+        "output_tokens": answer.output_tokens,
+        "sent_s": answer.sent_s,
+        "first_token_s": answer.first_token_s,
+        "done_s": answer.done_s,
+        "server": dict(answer.server),
+    }

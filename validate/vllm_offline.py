@@ -55,7 +55,7 @@ class VllmOffline:
     clock : Clock
         The run's clock.
     temperature : float
-        0 is greedy.
+        Of steps and verdicts; 0 is greedy.
     seed : int
         Of sampling. The process has one random stream, seeded when an engine is opened, so the same requests in the
         same order get the same answers. (A seed per request fails on the CPU in vLLM 0.32 once a prefill is chunked.)
@@ -142,10 +142,12 @@ class VllmOffline:
             os.environ.setdefault("HF_HUB_OFFLINE", "1")
         if os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] != "0":
             raise InputError("VLLM_ENABLE_V1_MULTIPROCESSING must be 0 or unset: the engine has to run in this process")
-        from vllm import LLM
-
         try:
+            from vllm import LLM
+
             llm = LLM(model=model, **(_ENGINE_ARGUMENTS | dict(arguments)))
+        except ModuleNotFoundError:
+            raise
         except Exception as error:  # vLLM, pydantic, safetensors and the operating system raise here as they like
             raise InputError(f"vLLM cannot load {model!r}: {_one_line(error)}") from error
         llm.llm_engine.logger_manager.stat_loggers.append(self._counter)
@@ -157,8 +159,10 @@ class VllmOffline:
 
         if labels:  # one allowed token that ends the answer: no grammar, and no pass after the label
             ids = list(labels)
-            return SamplingParams(temperature=0.0, max_tokens=max_tokens, allowed_token_ids=ids, stop_token_ids=ids)
-        form = StructuredOutputsParams(json=step_schema(tools, self._longest_text))
+            return SamplingParams(
+                temperature=self._temperature, max_tokens=max_tokens, allowed_token_ids=ids, stop_token_ids=ids
+            )
+        form = StructuredOutputsParams(json=step_schema(tools, self._longest_text)) if tools else None
         return SamplingParams(temperature=self._temperature, max_tokens=max_tokens, structured_outputs=form)
 
     def _answer(self, ask: Ask, tokens: list[int], labels: Mapping[int, str], parameters: Any) -> Answer:
@@ -198,10 +202,15 @@ class VllmOffline:
         return answer if written.finish_reason == "length" else self._read(ask, answer, labels, written)
 
     def _read(self, ask: Ask, answer: Answer, labels: Mapping[int, str], written: Any) -> Answer:
-        """The verdict or the step of an answer that came to its end; neither: it stays one that was cut."""
+        """The verdict or the step of an answer that came to its end; neither: it stays one that was cut.
+
+        Without tools a step is plain text.
+        """
         if labels:
             label = labels.get(written.token_ids[-1])
             return answer if label is None else replace(answer, text=label, finish="stop")
+        if not ask.tools:
+            return replace(answer, finish="stop")
         step = parse_step(written.text, (tool.name for tool in ask.tools), f"call_{self._n_asked}")
         if step is None:
             return answer

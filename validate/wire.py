@@ -64,7 +64,7 @@ def last_words(errlog: TextIOWrapper | None) -> str:
     """The last line a server that has ended wrote to its stderr; empty if none."""
     if errlog is None or errlog.closed:
         return ""
-    raw = errlog.buffer
+    raw: Any = errlog.buffer
     size = raw.seek(0, os.SEEK_END)
     raw.seek(max(0, size - _TAIL_BYTES))
     lines = raw.read().decode("utf-8", errors="replace").split("\n")

@@ -44,15 +44,18 @@ def validate(
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Run the strategies on real engines (or the fake one) with real tools; prove the hold; compare with the prediction."""
+    """Run the strategies on real engines (or fakes) with real tools; prove the hold; compare with the prediction."""
     from hwprofiles.errors import InputError
     from simulator.case import prepare
     from simulator.scenario_file import load_scenario
-    from specroof.output import emit
+    from specroof.output import MissingError, emit
+    from validate.engine import EngineError
+    from validate.journal import JournalError
     from validate.report import document
     from validate.report import validate as run
     from validate.session import desk_jobs
     from validate.taskfile import read_jobs
+    from validate.tools import ToolFailure
 
     if resume and output is None:
         raise InputError("--resume needs -o, the folder with the journals")
@@ -61,9 +64,13 @@ def validate(
     names = [f"strategies={list(strategies)!r}".replace("'", '"')] if strategies else []
     case = prepare(load_scenario(scenario, [*(settings or ()), *names]))
     jobs = read_jobs(tasks) if tasks is not None else desk_jobs(runs or 20) if tools is None else None
-    found = run(
-        case, weak, strong, tools=tools, jobs=jobs, out=output, faults=faults, resume=resume, progress=_progress
-    )
+    try:
+        found = run(
+            case, weak, strong, tools=tools, jobs=jobs, out=output, faults=faults, resume=resume, progress=_progress
+        )
+    except (EngineError, ToolFailure, JournalError) as error:
+        later = " (--resume goes on from here)" if output else ""
+        raise MissingError(f"{error}{later}") from None
     result = document(case, found)
     emit(result, as_json, lambda console: _show(console, result))
 
@@ -85,13 +92,16 @@ def _show(console: Any, result: dict[str, Any]) -> None:
         for metric, value in metrics.items():
             p = result["predicted"][name][metric]
             guess = f"{p['value']:.4g} [{p['low']:.4g}, {p['high']:.4g}]"
-            error = f"{result['errors'][name][metric]['median_ape']:.1%}"
-            table.add_row(name, metric, f"{value:.4g}", guess, error, f"{result['in_band'][name][metric]:.0%}")
+            one = result["strategies"][name]
+            error = f"{one['errors'][metric]['median_ape']:.1%}"
+            table.add_row(name, metric, f"{value:.4g}", guess, error, f"{one['in_band'][metric]:.0%}")
     console.print(table)
     h = result["held"]
     console.print(
         f"held actions: {h['held']}, accepted {h['accepted']}, run before a verdict {h['executed_before_verdict']}, "
         f"lost {h['lost']}, run twice {h['run_twice']}, of unknown fate {h['unresolved']}"
     )
-    for name, t in result["tasks"].items():
-        console.print(f"{name}: {t['played']} tasks, {t['solved']} solved, {t['resumed']} resumptions")
+    for name, one in result["strategies"].items():
+        t = one["tasks"]
+        status = ", ".join(f"{n} {s}" for s, n in t["status"].items())
+        console.print(f"{name}: {t['played']} tasks ({status}), {t['solved']} solved, {t['resumed']} resumptions")

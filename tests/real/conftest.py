@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-from validate.engine import Answer, Ask
 
 if TYPE_CHECKING:
     from validate.vllm_offline import VllmOffline
@@ -24,10 +21,6 @@ class Seconds:
 
     def now_s(self) -> float:
         return time.monotonic()
-
-
-def ask(engine: VllmOffline, request: Ask) -> Answer:
-    return asyncio.run(engine.ask(request))
 
 
 @pytest.fixture(scope="session")

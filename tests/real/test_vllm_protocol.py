@@ -138,15 +138,12 @@ def test_drafts_of_random_weights_are_well_formed_and_extend_what_was_drafted(we
     weak.reset_cache()
     answers: list[Answer] = []
     for task in range(3):
-        chat = CHAT
+        chat, before = CHAT, 0
         for _ in range(5):
             answer = ask(weak, draft(f"task {task}", chat, max_tokens=400))
             expect_as_planned(weak, answer)
-            base = len(weak._renderer.tokens(chat, TOOLS, opened=False))
-            assert not answers or answer.cached_tokens > 0
-            if chat is not CHAT:
-                assert answer.cached_tokens >= before // 32 * 32
-            before = base
+            assert answer.cached_tokens >= before // 32 * 32
+            before = len(weak._renderer.tokens(chat, TOOLS, opened=False))
             answers.append(answer)
             chat = (*chat, Message(role="assistant", text=answer.text, tool_uses=answer.tool_uses))
             chat += tuple(Message(role="tool", text="not found", tool_call_id=use.id) for use in answer.tool_uses)
@@ -154,8 +151,8 @@ def test_drafts_of_random_weights_are_well_formed_and_extend_what_was_drafted(we
                 chat += (Message(role="user", text="Go on."),)
     assert all(a.finish in ("tool_calls", "stop") for a in answers)
     calls = [use for a in answers for use in a.tool_uses]
-    assert {use.name for use in calls} == {"get_order", "refund_items"}
-    assert any(a.text for a in answers)
+    assert {use.name for use in calls} <= {"get_order", "refund_items"}
+    assert calls
     for use in calls:
         required = next(t for t in TOOLS if t.name == use.name).parameters["required"]
         assert list(use.arguments) == required
@@ -186,7 +183,9 @@ def test_the_engines_own_flops_are_those_of_its_weights(strong) -> None:
     flops = 2 * layers * per_layer * answer.prompt_tokens + attention
     # its estimate also counts logits, at most one row per token
     assert flops <= answer.server["flops"] <= flops + 2 * 607 * 512 * answer.prompt_tokens
-    assert answer.server["read_bytes"] > 2 * layers * per_layer
+    weights_bytes = 2 * (layers * per_layer + 607 * 512)
+    passes = answer.server["prefill_passes"]
+    assert passes * weights_bytes < answer.server["read_bytes"] < 1.5 * passes * weights_bytes
 
 
 def test_times_are_in_order(weak) -> None:

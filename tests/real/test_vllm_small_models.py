@@ -16,7 +16,7 @@ def test_digits_are_tokens_of_their_own_and_marks_survive(tiny_model) -> None:
 
     tokenizer = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
     assert all(len(tokenizer.encode(digit).ids) == 1 for digit in "0123456789")
-    text = "<|im_start|>user\nGrüße, 42 Stück für 日本 \x00 {\"a\": [1]}<|im_end|>\n"
+    text = '<|im_start|>user\nGrüße, 42 Stück für 日本 \x00 {"a": [1]}<|im_end|>\n'
     encoded = tokenizer.encode(text)
     assert tokenizer.decode(encoded.ids, skip_special_tokens=False) == text
     assert encoded.tokens.count("<|im_start|>") == 1
@@ -35,11 +35,11 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tiny_model, 
 def test_the_cost_model_reads_the_folder_and_counts_the_weights_that_are_there(tiny_model) -> None:
     from safetensors import safe_open
 
-    from costmodel.models import model_arch
+    from costmodel.counts import n_params
+    from costmodel.models import model
 
     with safe_open(str(tiny_model / "model.safetensors"), framework="pt") as weights:
         n = sum(weights.get_tensor(key).numel() for key in weights.keys())  # noqa: SIM118
-    arch = model_arch(str(tiny_model / "config.json"))
-    assert n == arch.n_params
+    assert n == n_params(model(str(tiny_model / "config.json")))
     assert len(json.loads((tiny_model / "config.json").read_text())["architectures"]) == 1
     assert SHAPES["tiny"].layers == 2
