@@ -42,5 +42,8 @@ def unknown_name(kind: str, name: str, choices: Iterable[str]) -> InputError:
     """An `InputError` for a name that is not among `choices`, with the nearest one that is."""
     known = sorted(choices)
     hint = nearest(name, known)
-    tail = f"did you mean {hint!r}?" if hint else f"known: {', '.join(known[:12])}" + (", ..." if len(known) > 12 else "")
-    return InputError(f"unknown {kind} {name!r}; {tail}")
+    tail = (
+        f"did you mean {hint!r}?" if hint else f"known: {', '.join(known[:12])}" + (", ..." if len(known) > 12 else "")
+    )
+    shown = repr(name if len(name) <= 80 else f"{name[:77]}...")
+    return InputError(f"unknown {kind} {shown}; {tail}")

@@ -130,9 +130,13 @@ def _must_end(tasks: Sequence[Task], window: int) -> None:
             free = free + 1 if step.effect in RUNS_FREELY else 1
             n = min(window, free)
             work += (n + 1) * (n + 2) // 2
+    _bounded(work, len(tasks), window)
+
+
+def _bounded(work: float, n: int, window: int) -> None:
     if work > _MOST_WORK:
         raise InputError(
-            f"workload: {len(tasks)} trajectories at window {window} need about {work} replayed steps, more than "
+            f"workload: {n} trajectories at window {window} need about {work:.0f} replayed steps, more than "
             f"{_MOST_WORK}; lower workload.n, workload.steps or protocol.window"
         )
 
@@ -199,8 +203,9 @@ def _workload(scenario: Scenario) -> Workload:
         chosen = {k: getattr(w, k) for k in _LAW_KEYS if getattr(w, k) is not None}
         if scenario.tools.latency_s is not None:
             chosen["tool_latency_s"] = scenario.tools.latency_s
-        base = law(w.law).with_(**chosen)
-        return draw(base, w.n or _N_DRAWN, w.seed)
+        base, n = law(w.law).with_(**chosen), w.n or _N_DRAWN
+        _bounded(3 * n * base.steps, n, 1)
+        return draw(base, n, w.seed)
     assert w.trace is not None
     found = _trace(w.trace, w.format, _effects(scenario))
     found = rescale(

@@ -172,7 +172,7 @@ def plan_case(case: Case) -> Plan:
     samples = draw_samples(inputs(case), s.run.samples, s.run.seed)
     ev = Evaluator(case, samples)
     outcomes: dict[str, Outcome] = {name: ev.outcome(name, s.protocol.window) for name in s.strategies}
-    if s.load.arrival_rate_per_s is not None or (s.load.concurrency or 1) > 1:
+    if _loaded(s):
         from simulator.loaded import under_load
 
         outcomes = under_load(case, ev, outcomes)
@@ -203,6 +203,11 @@ def plan_case(case: Case) -> Plan:
         _warnings(case),
         {"roofline": roofline(case, ev, outcomes), "timeline": timelines(case, ev, outcomes)},
     )
+
+
+def _loaded(s: Scenario) -> bool:
+    """Whether several agents share the engines."""
+    return s.load.arrival_rate_per_s is not None or (s.load.concurrency or 1) > 1
 
 
 def _reviewed(outcomes: Mapping[str, Outcome]) -> list[str]:
@@ -276,7 +281,10 @@ def _windows(case: Case, ev: Evaluator, base: Outcome, own: Outcome) -> tuple[Ma
     goals = [
         k
         for k in OBJECTIVES
-        if k != "success" and not why_unknown(case, "spec_agent", k) and not why_unknown(case, "strong_only", k)
+        if k != "success"
+        and not why_unknown(case, "spec_agent", k)
+        and not why_unknown(case, "strong_only", k)
+        and _central(case, base, k) > 0
     ]
     exact = {k: _central(case, own, k) / _central(case, base, k) for k in goals}
     few = {w: ev.few_tasks("step_verification" if w == 1 else "spec_agent", w) for w in {*WINDOWS, own.window}}
@@ -321,6 +329,7 @@ def recommend(
         flat = max(w[goal] for w in usable if w["window"] > 1) - min(w[goal] for w in usable if w["window"] > 1)
         alike = window > 1 and flat < 0.01
         why += "; windows of 2 and more are alike here" if alike else f"; window {window} is best of those tried"
+        why += ", on idle engines" if _loaded(case.scenario) else ""
     success = verdicts["success"]
     if success.verdict == "cannot_tell" and success.ratio is not None:
         why += f"; its success is not sure to hold: ratio {_with_band(success.ratio)}"

@@ -74,6 +74,8 @@ def load_scenario(name_or_path: str | Path, settings: Iterable[str] = ()) -> Sce
         raise ProfileError(f"{where}: not valid TOML: {error}") from None
     except RecursionError:
         raise ProfileError(f"{where}: nested too deeply") from None
+    except ValueError as error:  # a number of thousands of digits, a date that is none
+        raise ProfileError(f"{where}: not valid TOML: {error}") from None
     if folder is not None:
         _anchor(document, folder)
     for setting in settings:
@@ -127,7 +129,7 @@ def parse_setting(setting: str) -> tuple[str, Any]:
     try:
         parsed = tomllib.loads(f"v = {text.strip()}")
         value = parsed["v"] if set(parsed) == {"v"} else text
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = text.strip()
     return key.strip(), value
 
@@ -233,6 +235,8 @@ def _workload_consistent(s: Scenario, refuse: Callable[[str], None]) -> None:
         refuse("workload.format has no effect on a law")
     if w.thinking_tokens is not None and not (s.weak.thinking or s.strong.thinking):
         refuse("workload.thinking_tokens has no effect: neither model thinks")
+    if w.verbosity is not None and s.strong.thinking and not s.weak.thinking:
+        refuse("weak.thinking = false and workload.verbosity are two sources for what the weak model decodes; give one")
 
 
 def to_document(value: Any) -> Any:

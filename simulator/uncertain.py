@@ -51,8 +51,13 @@ def exact(value: float, source: str = "scenario") -> Uncertain:
 
 def _coerce(value: Any) -> Any:
     if isinstance(value, bool | str):
-        raise ValueError(f"must be a number or {{value, low, high, tier, source}}, got {value!r}")
-    return exact(float(value)) if isinstance(value, int | float) else value
+        raise ValueError(f"must be a number or {{value, low, high, tier, source}}, got {repr(value)[:60]}")
+    if not isinstance(value, int | float):
+        return value
+    try:
+        return exact(float(value))
+    except OverflowError:
+        raise ValueError("must be finite") from None
 
 
 Band = Annotated[Uncertain, BeforeValidator(_coerce)]

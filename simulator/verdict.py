@@ -142,17 +142,33 @@ def quantity(value: float, unit: str) -> str:
 
 
 def critical_values(case: Case, ev: Evaluator, o: Outcome, base: Outcome, objective: str) -> dict[str, float | None]:
-    """Where the ratio on idle engines crosses 1 in each main unknown, others central; None: nowhere in its range."""
+    """Where the ratio crosses 1 in each main unknown, others central; None: nowhere in its range.
+
+    Limits
+    ------
+    Under load, the change of the ratio that load brings is taken from the central values for all others too.
+    """
     if objective == "success":
         return {"detection": _critical_detection(case, o.strategy)}
-    found = {"acceptance": _critical_acceptance(case, ev, o, base, objective)}
+    load = _load_change(case, ev, o, base, objective)
+    found = {"acceptance": _critical_acceptance(case, ev, o, base, objective, load)}
     for key in STRUCTURAL:
         if key == "thinking_tokens" and not (case.scenario.strong.thinking or case.scenario.weak.thinking):
             continue
-        found[key] = _critical_tokens(case, ev, o, base, objective, key)
+        found[key] = _critical_tokens(case, ev, o, base, objective, key, load)
     if case.scenario.link is not None and objective == "time":
-        found["rtt_s"] = _critical_rtt(case, ev, o, base)
+        found["rtt_s"] = _critical_rtt(case, ev, o, base, load)
     return found
+
+
+def _load_change(case: Case, ev: Evaluator, o: Outcome, base: Outcome, objective: str) -> float:
+    """Central ratio at the scenario's load over that on idle engines."""
+
+    def change(x: Outcome) -> float:
+        loaded, idle = (_value(case, ev, x, e, objective)[0] for e in (x.central, x.idle_central))
+        return float(loaded / idle)
+
+    return change(o) / change(base)
 
 
 def _value(case: Case, ev: Evaluator, o: Outcome, e: Expected, objective: str) -> Array:
@@ -189,11 +205,13 @@ def _sign_change(y: Array) -> int | None:
     return None
 
 
-def _critical_acceptance(case: Case, ev: Evaluator, o: Outcome, base: Outcome, objective: str) -> float | None:
+def _critical_acceptance(
+    case: Case, ev: Evaluator, o: Outcome, base: Outcome, objective: str, load: float
+) -> float | None:
     theirs = float(_value(case, ev, base, base.idle_central, objective)[0])
 
     def excess(at: Array) -> Array:
-        return _value(case, ev, o, ev.at_acceptance(o, at), objective) / theirs - 1.0
+        return load * _value(case, ev, o, ev.at_acceptance(o, at), objective) / theirs - 1.0
 
     grid = np.linspace(0.02, 0.998, 33)
     rough = crossing(grid, excess(grid))
@@ -203,7 +221,9 @@ def _critical_acceptance(case: Case, ev: Evaluator, o: Outcome, base: Outcome, o
     return crossing(fine, excess(fine)) or rough
 
 
-def _critical_tokens(case: Case, ev: Evaluator, o: Outcome, base: Outcome, objective: str, key: str) -> float | None:
+def _critical_tokens(
+    case: Case, ev: Evaluator, o: Outcome, base: Outcome, objective: str, key: str, load: float
+) -> float | None:
     band = ev.token_input(key)
     knots = sorted({*KNOTS[key], *((band.low, band.value, band.high) if band is not None else ())})
 
@@ -215,21 +235,21 @@ def _critical_tokens(case: Case, ev: Evaluator, o: Outcome, base: Outcome, objec
         few = _value(case, ev, x, ev.few_tasks(x.strategy, x.window), objective)
         return float((_value(case, ev, x, x.idle_central, objective) / few)[0])
 
-    scale = central(o) / central(base)
+    scale = load * central(o) / central(base)
     fixed = None if key == "thinking_tokens" else at(base, knots[0])
     excess = [scale * at(o, v) / (fixed if fixed is not None else at(base, v)) - 1.0 for v in knots]
     find = crossing if key == "verbosity" else curved_crossing  # drafts never shorter than what is visible: a kink
     return find(np.array(knots), np.array(excess))
 
 
-def _critical_rtt(case: Case, ev: Evaluator, o: Outcome, base: Outcome) -> float | None:
+def _critical_rtt(case: Case, ev: Evaluator, o: Outcome, base: Outcome, load: float) -> float | None:
     from costmodel.expect import expect
 
     def at(x: Outcome, rtt_s: float) -> float:
         return float(expect(x.tape, ev.shift, Pricing(case.sites, {"link.rtt_s": rtt_s})).column("wall_s")[0])
 
     ends = np.array([0.0, 10.0])
-    return crossing(ends, np.array([at(o, r) - at(base, r) for r in ends]))
+    return crossing(ends, np.array([load * at(o, r) - at(base, r) for r in ends]))
 
 
 def _critical_detection(case: Case, strategy: str) -> float | None:
@@ -255,6 +275,8 @@ def settle(case: Case, ev: Evaluator, o: Outcome, base: Outcome, v: Verdict) -> 
     shares = variance_shares(case, ev, o, base, objective)
     top = max(shares, key=lambda k: shares[k])
     what = _measure(case, top, v)
+    if shares[top] < 0.5:
+        what = what.replace("would settle it", "would narrow it most")
     return (f"{objective}: {what} ({shares[top]:.0%} of the variance of the ratio).",)
 
 

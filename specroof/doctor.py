@@ -26,6 +26,8 @@ REQUIRED = (
     "rich",
     "jinja2",
     "tomli-w",
+    "mcp",
+    "openai",
 )
 EXTRAS = {
     "dash": ("dash", "the interactive app"),

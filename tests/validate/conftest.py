@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -71,6 +74,16 @@ class Script:
         )
 
 
+class Book:
+    """An engine whose lines depend on what it is asked: (kind, step) to a line; other questions are an error."""
+
+    def __init__(self, lines: Mapping[tuple[str, int], Any], clock: VirtualClock) -> None:
+        self.lines, self.clock = lines, clock
+
+    async def ask(self, ask: Ask) -> Answer:
+        return await Script([self.lines[ask.kind, ask.step]], self.clock).ask(ask)
+
+
 @dataclass
 class Memory:
     """Tools that answer `tool(arguments)`; `calls` is the world's history, `trouble` what happens at the n-th call.
@@ -111,7 +124,7 @@ class Memory:
 class Stage:
     """One task on doubles: `run` plays it on the journal at `path`; `events` reads what was written."""
 
-    call, Says, CHAT = staticmethod(call), Says, CHAT
+    call, Says, Book, CHAT = staticmethod(call), Says, Book, CHAT
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -124,15 +137,18 @@ class Stage:
     def run(
         self,
         how: Any,
-        weak: Sequence[Any] = (),
-        strong: Sequence[Any] = (),
+        weak: Any = (),
+        strong: Any = (),
         *,
         task: str = "t",
         runner: type[TaskRunner] = TaskRunner,
         **options: Any,
     ) -> str:
-        """Play; `how` is a strategy or (name, window)."""
-        self.weak, self.strong = Script(list(weak), self.clock), Script(list(strong), self.clock)
+        """Play; `how` is a strategy or (name, window), an engine's lines a list or a mapping (see `Book`)."""
+        self.weak, self.strong = (
+            Book(lines, self.clock) if isinstance(lines, Mapping) else Script(list(lines), self.clock)
+            for lines in (weak, strong)
+        )
         plan = strategy(*how) if isinstance(how, tuple) else how
         engines = {Role.WEAK: self.weak, Role.STRONG: self.strong}
         with self.kind(self.path) as journal:
@@ -164,23 +180,25 @@ class Stage:
         """Names of the tools that ran, in order."""
         return [name for name, _, _ in self.tools.calls]
 
-    def quick(self) -> Limits:
-        return Limits(max_steps=4)
+@pytest.fixture
+def quick_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where the machine has one: thousands of synchronous writes take seconds, not minutes."""
+    memory = Path("/dev/shm")
+    if not (memory.is_dir() and os.access(memory, os.W_OK)):
+        yield tmp_path
+        return
+    with TemporaryDirectory(dir=memory) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
+def stage(quick_folder: Path) -> Stage:
     """An empty stage."""
-    return Stage(tmp_path / "journal.db")
+    return Stage(quick_folder / "journal.db")
 
 
 @pytest.fixture
-def stages(tmp_path: Path) -> Callable[[], Stage]:
+def stages(quick_folder: Path) -> Callable[[], Stage]:
     """As many empty stages as asked for."""
-    made: list[Stage] = []
-
-    def make() -> Stage:
-        made.append(Stage(tmp_path / f"journal{len(made)}.db"))
-        return made[-1]
-
-    return make
+    numbers = itertools.count()
+    return lambda: Stage(quick_folder / f"journal{next(numbers)}.db")
