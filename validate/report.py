@@ -6,14 +6,15 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
 from costmodel.protocol import Role
-from hwprofiles.errors import InputError
+from costmodel.strategies import STRATEGY_NAMES
+from hwprofiles.errors import InputError, unknown_name
 from simulator.case import Case
 from simulator.effects import effect_map
 from simulator.scenario_file import to_document
@@ -61,6 +62,7 @@ def validate(
     weak: str,
     strong: str,
     *,
+    strategies: Sequence[str] | None = None,
     tools: str | None = None,
     jobs: Sequence[Job] | None = None,
     out: Path | None = None,
@@ -74,6 +76,8 @@ def validate(
     ----------
     weak, strong : str
         URL of an OpenAI-compatible server, or `fake:`; both real or both fake.
+    strategies : sequence of str or None
+        None: those of the scenario.
     tools : str or None
         Command of an MCP server; None: the bundled order desk.
     jobs : sequence of Job or None
@@ -91,26 +95,36 @@ def validate(
         Arguments that do not go together.
     """
     fake = weak == FAKE
-    _must_fit(case, weak, strong, tools, jobs, faults)
+    names = tuple(dict.fromkeys(map(str, strategies or case.scenario.strategies)))
+    _must_fit(case, names, weak, strong, tools, jobs, faults)
     chosen = tuple(jobs) if jobs is not None else desk_jobs(20)
-    names = Counter(j.name for j in chosen)
-    if twice := [n for n, count in names.items() if count > 1]:
+    if twice := [n for n, count in Counter(j.name for j in chosen).items() if count > 1]:
         raise InputError(f"task {twice[0]!r} is there twice; every task needs a name of its own")
     with TemporaryDirectory() as scratch:
-        folders = {str(name): (out or Path(scratch)) / name for name in case.scenario.strategies}
+        folders = {name: (out or Path(scratch)) / name for name in names}
         for folder in folders.values():
             _must_be_fresh(folder, resume=resume)
         found = {}
         for name, folder in folders.items():
-            play = _Play(case, name, (weak, strong), tools, folder, faults, keep_desks=out is not None or not fake)
+            keep = out is not None or not fake
+            play = _Play(case, name, (weak, strong), tools, folder, faults, keep_desks=keep, resume=resume)
             found[name] = asyncio.run(play.run(chosen, progress))
         return found
 
 
 def _must_fit(
-    case: Case, weak: str, strong: str, tools: str | None, jobs: Sequence[Job] | None, faults: int | None
+    case: Case,
+    names: Sequence[str],
+    weak: str,
+    strong: str,
+    tools: str | None,
+    jobs: Sequence[Job] | None,
+    faults: int | None,
 ) -> None:
     """Arguments that go together, before anything is begun."""
+    for name in names:
+        if name not in STRATEGY_NAMES:
+            raise unknown_name("strategy", name, STRATEGY_NAMES)
     if (weak == FAKE) != (strong == FAKE):
         raise InputError("--weak and --strong are both URLs or both 'fake:'; one clock cannot be real and virtual")
     if faults is not None and weak != FAKE:
@@ -120,7 +134,7 @@ def _must_fit(
     if tools is not None and jobs is None:
         raise InputError("--tools needs --tasks: what to do with them")
     window = case.scenario.protocol.window
-    if "spec_agent" in case.scenario.strategies and window > MAX_WINDOW:
+    if "spec_agent" in names and window > MAX_WINDOW:
         raise InputError(f"protocol.window must be <= {MAX_WINDOW} in a real run, got {window}: a verdict is one digit")
 
 
@@ -145,6 +159,7 @@ class _Play:
     folder: Path
     faults: int | None
     keep_desks: bool
+    resume: bool
 
     async def run(self, jobs: Sequence[Job], progress: Callable[[str], None]) -> Validation:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -166,11 +181,16 @@ class _Play:
 
     async def _job(self, session: Session, job: Job) -> tuple[Played, int]:
         """Play one task with a tool server of its own; also says how many keys changed the desk twice."""
+        ended = session.ended(job) if self.resume else None
+        if self.tools is not None and ended is not None:
+            return ended, 0
         if self.tools is not None:
             effects = effect_map(dict(self.case.scenario.effects.map))
             async with ToolBox.stdio(split_command(self.tools), effects=effects) as box:
                 return await session.play(job, box, None), 0
         file = self.folder / f"{quote(job.name, safe='')}{_DESK}" if self.keep_desks else None
+        if ended is not None and file is not None and job.desk is not None:
+            return replace(ended, solved=check(file, job.desk)), changed_twice(file)
         async with desk_tools(file, own_process=self.urls[0] != FAKE) as (box, database):
             return await session.play(job, box, lambda task: check(database, task)), changed_twice(database)
 

@@ -144,6 +144,13 @@ class Session:
         self.path, self.faults, self.limits = journal, faults, limits or Limits()
         self.meta = meta_of(case, strategy)
 
+    def ended(self, job: Job) -> Played | None:
+        """What became of a job that an earlier run ended; None: it has yet to be played to its end."""
+        with Journal(self.path, self.meta) as journal:
+            end = journal.finished(job.name)
+            resumed = journal.resumptions(job.name)
+        return None if end is None else Played(name=job.name, status=str(end["status"]), solved=None, resumed=resumed)
+
     async def play(self, job: Job, tools: Tools, solved: Callable[[DeskTask], bool] | None) -> Played:
         """Play one job to its end, through injected faults if there are any."""
         if isinstance(self.clock, VirtualClock):

@@ -20,7 +20,9 @@ Runs = Annotated[
 ]
 Faults = Annotated[int | None, typer.Option("--faults", metavar="SEED", min=0, help="Inject faults (fake engines).")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the journals in the output folder.")]
-Strategies = Annotated[list[str] | None, typer.Option("--strategy", help="Only these strategies of the scenario.")]
+Strategies = Annotated[
+    list[str] | None, typer.Option("--strategy", help="Only this one, repeatable; default: the scenario's.")
+]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a scenario key.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
@@ -61,12 +63,20 @@ def validate(
         raise InputError("--resume needs -o, the folder with the journals")
     if tasks is not None and (tools is None or runs is not None):
         raise InputError("--tasks goes with --tools and without --runs")
-    names = [f"strategies={list(strategies)!r}".replace("'", '"')] if strategies else []
-    case = prepare(load_scenario(scenario, [*(settings or ()), *names]))
+    case = prepare(load_scenario(scenario, settings or ()))
     jobs = read_jobs(tasks) if tasks is not None else desk_jobs(runs or 20) if tools is None else None
     try:
         found = run(
-            case, weak, strong, tools=tools, jobs=jobs, out=output, faults=faults, resume=resume, progress=_progress
+            case,
+            weak,
+            strong,
+            strategies=strategies,
+            tools=tools,
+            jobs=jobs,
+            out=output,
+            faults=faults,
+            resume=resume,
+            progress=_progress,
         )
     except (EngineError, ToolFailure, JournalError) as error:
         later = " (--resume goes on from here)" if output else ""

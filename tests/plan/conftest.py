@@ -17,7 +17,7 @@ from simulator.verdict import ratio
 
 @cache
 def _scenario(name: str, *settings: str) -> Scenario:
-    return load_scenario(name, ["run.samples=16", "workload.n=6", *settings])
+    return load_scenario(name, ["run.samples=16", "workload.n=4", *settings])
 
 
 @cache
@@ -27,7 +27,7 @@ def _planned(name: str, *settings: str) -> Plan:
 
 @pytest.fixture(scope="session")
 def small():
-    """A bundled scenario cut to six trajectories and sixteen samples, with `KEY=VALUE` settings."""
+    """A bundled scenario cut to four trajectories and sixteen samples, with `KEY=VALUE` settings."""
     return _scenario
 
 

@@ -77,7 +77,7 @@ def test_a_dense_pair_saves_traffic_and_pays_flops(planned):
 @pytest.mark.parametrize("name", ["retail-h200", "llama-a100"])
 def test_holds_make_windows_beyond_two_alike_at_a_retail_desk(name, planned):
     """Replies and writes are held, and on this trace a held step follows after one or two reads."""
-    rows = {w["window"]: w["time"] for w in planned(name).windows}
+    rows = {w["window"]: w["time"] for w in planned(name, "workload.n=12").windows}
     assert set(rows) == {1, 2, 4, 8}
     assert max(rows[w] for w in (2, 4, 8)) / min(rows[w] for w in (2, 4, 8)) < 1.02
 
@@ -103,11 +103,11 @@ def test_slow_tools_bring_the_time_ratio_to_one(planned):
 
 def test_golden_llama(planned):
     """Frozen so that an unmeant change of the model shows. Reasons: a 70B bf16 decode step sweeps 141 GB, so the 904
-    strong tokens of a mean retail task (over all 114) move 127 TB; six tasks here."""
+    strong tokens of a mean retail task (over all 114) move 127 TB; four tasks here."""
     found = planned("llama-a100")
     strong = found.predictions["strong_only"]
     assert strong["strong_output_tokens"].value == pytest.approx(
         np.mean([sum(s.strong_decoded for s in t.steps) for t in found.case.tasks])
     )
     per_token = strong["traffic_bytes"].value / strong["strong_output_tokens"].value
-    assert 141e9 < per_token < 1.1 * 141e9
+    assert 0.98 * 141e9 < per_token < 1.1 * 141e9  # the first token of a step comes from its prefill

@@ -95,7 +95,6 @@ def test_under_load_a_critical_value_belongs_to_the_loaded_ratio(planned):
 
 def test_more_agents_never_make_anybody_faster(planned):
     times = [
-        planned("llama-a100", f"concurrency={n}", *LOAD[1:]).predictions["strong_only"]["time_s"].value
-        for n in (2, 4, 16)
+        planned("llama-a100", f"concurrency={n}", *LOAD[1:]).predictions["strong_only"]["time_s"].value for n in (2, 8)
     ]
     assert times == sorted(times)
