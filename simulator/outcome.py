@@ -14,7 +14,7 @@ from costmodel.cost import COLUMNS, TRAFFIC
 from costmodel.expect import Expected, Tape, compile_tape, expect, fit_shift
 from costmodel.pricing import Pricing, central_factors
 from costmodel.protocol import Role
-from costmodel.quality import step_hazard, success
+from costmodel.quality import implied_weak_hazard, step_hazard, success
 from costmodel.session import ProtocolSizes
 from costmodel.strategies import strategy as make_strategy
 from costmodel.task import Task
@@ -248,13 +248,21 @@ def _by_phase(e: Expected, columns: tuple[str, ...]) -> dict[str, Array]:
 
 
 def success_of(case: Case, strategy: str, samples: Mapping[str, Array] | None) -> Array:
-    """Success by the homogeneous closed form, averaged over the tasks' lengths."""
+    """Success by the homogeneous closed form, averaged over the tasks' lengths.
+
+    Where the scenario states acceptance and leaves [quality]'s weak hazard at its prior, the hazard is the one that
+    acceptance implies.
+    """
     q = case.scenario.quality
     values = [
         np.array([getattr(q, k).value]) if samples is None else sampled(samples, k, getattr(q, k).value)
         for k in QUALITY
     ]
     w, u, d, f, g = values
+    given = case.scenario.protocol.acceptance
+    if given is not None and q.weak_hazard == type(q)().weak_hazard:
+        a = np.array([given.value]) if samples is None else sampled(samples, "acceptance", given.value)
+        w = implied_weak_hazard(a, d, f)
     hazard = step_hazard(strategy, w, u, d, f)
     lengths, counts = np.unique([len(t.steps) for t in case.tasks], return_counts=True)
     return np.asarray(sum(c * success(hazard, g, int(n)) for n, c in zip(lengths, counts, strict=True)) / counts.sum())

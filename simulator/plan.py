@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.cost import PHASES
 from costmodel.expect import Expected
 from costmodel.prediction import Prediction, predict
 from hwprofiles.errors import unknown_name
 from simulator.case import Case, prepare
+from simulator.critical import critical_values
 from simulator.outcome import OBJECTIVES, Evaluator, Outcome, objective_terms, success_of, why_unknown
 from simulator.pictures import roofline, timelines
-from simulator.sampling import draw_samples, inputs
+from simulator.sampling import draw_samples, inputs, tiers_of
 from simulator.scenario import Scenario
-from simulator.scenario_file import load_scenario, to_document
-from simulator.verdict import Verdict, because, critical_values, decide, ratio, settle
+from simulator.scenario_file import load_scenario
+from simulator.settle import settle
+from simulator.verdict import Verdict, because, decide, ratio
 
 WINDOWS: tuple[int, ...] = (1, 2, 4, 8)
 """Windows compared for the recommendation, the scenario's own beside them."""
@@ -42,7 +43,7 @@ class Plan:
     windows: tuple[Mapping[str, Any], ...]
     settle: tuple[str, ...]
     warnings: tuple[str, ...]
-    _pictures: Mapping[str, Any] = field(repr=False)
+    pictures: Mapping[str, Any] = field(repr=False)
 
     def verdict(self, objective: str) -> str:
         """One objective's verdict as a sentence."""
@@ -62,60 +63,20 @@ class Plan:
         """The ledger: seconds, bytes and FLOPs of every phase per task, one row per strategy and phase (DataFrame)."""
         import pandas as pd
 
-        return pd.DataFrame(self._phases())
+        from simulator.plan_document import phase_rows
+
+        return pd.DataFrame(phase_rows(self))
 
     @property
     def critical(self) -> dict[str, dict[str, float | None]]:
         """Where each objective's ratio crosses 1 in each main unknown."""
         return {o: dict(v.critical) for o, v in self.verdicts.items()}
 
-    def _phases(self) -> list[dict[str, Any]]:
-        rows = []
-        for name, o in self.outcomes.items():
-            terms = {
-                k: objective_terms(self.case, o, k, central=True, samples={}) for k in ("time", "traffic", "flops")
-            }
-            for phase in PHASES:
-                found = {k: float(np.ravel(t.get(phase, 0.0))[0]) for k, t in terms.items()}
-                if any(found.values()):
-                    rows.append(
-                        {
-                            "strategy": name,
-                            "phase": phase,
-                            "time_s": found["time"],
-                            "traffic_bytes": found["traffic"],
-                            "flops": found["flops"],
-                        }
-                    )
-        return rows
-
     def document(self) -> dict[str, Any]:
         """Everything as plain values, in the layout of the command line's JSON."""
-        method = "simulated" if any(o.simulated for o in self.outcomes.values()) else "expected"
-        return {
-            "scenario": to_document(self.case.scenario),
-            "title": self.case.scenario.title,
-            "acceptance_rung": self.case.rung,
-            "strategies": [
-                {"name": n, "window": o.window if n == "spec_agent" else None, "method": method}
-                | {k: p.to_dict() if p else None for k, p in self.predictions[n].items()}
-                | {"reasons": dict(self.reasons[n])}
-                for n, o in self.outcomes.items()
-            ],
-            "ratios_to_strong_only": {
-                n: {k: p.to_dict() if p else None for k, p in row.items()} for n, row in self.ratios.items()
-            },
-            "verdicts": {k: _verdict_document(v) for k, v in self.verdicts.items()},
-            "recommended": dict(self.recommended),
-            "settle": list(self.settle),
-            "windows": [dict(w) for w in self.windows],
-            "phases": self._phases(),
-            **self._pictures,
-            "provenance": provenance(self.case),
-            "warnings": list(self.warnings),
-            "interval_note": "Intervals are 90 % bands over the inputs' tiers (quasi-Monte-Carlo); they do not cover "
-            "how a different set of tasks would differ.",
-        }
+        from simulator.plan_document import plan_document
+
+        return plan_document(self)
 
     def to_json(self) -> str:
         """The document as JSON text."""
@@ -136,19 +97,6 @@ class Plan:
             for n, row in self.predictions.items()
         }
         return str(pd.DataFrame(rows).T.to_html())
-
-
-def _verdict_document(v: Verdict) -> dict[str, Any]:
-    r = v.ratio
-    return {
-        "strategy": v.strategy,
-        "verdict": v.verdict,
-        "ratio": r.value if r else None,
-        "low": r.low if r else None,
-        "high": r.high if r else None,
-        "because": list(v.because),
-        "critical": dict(v.critical),
-    }
 
 
 def plan(scenario: Scenario | str | Path) -> Plan:
@@ -215,9 +163,10 @@ def _reviewed(outcomes: Mapping[str, Outcome]) -> list[str]:
 
 
 def _predictions(case: Case, ev: Evaluator, o: Outcome) -> dict[str, Prediction | None]:
+    tiers = tiers_of(case)
     found: dict[str, Prediction | None] = {
-        "time_s": predict(*o.time_s()),
-        "time_alone_s": predict(*o.alone_s()),
+        "time_s": predict(*o.time_s(), tiers),
+        "time_alone_s": predict(*o.alone_s(), tiers),
     }
     for objective, column in _COLUMN_OF.items():
         if why_unknown(case, o.strategy, objective):
@@ -318,10 +267,10 @@ def recommend(
     if verdicts["success"].verdict == "loses":
         return stay | {"why": "every reviewed strategy loses more success than success_drop_max allows"}
     shown = f"{v.strategy} has {goal} ratio {_with_band(v.ratio)}"
-    if v.verdict == "loses" or v.ratio.value >= 1.0:
-        return stay | {"why": shown}
     usable = [w for w in windows if w.get(goal) is not None]
     best = min(usable, key=lambda w: (round(w[goal], 3), w["window"])) if usable else None
+    if v.verdict == "loses" or min(v.ratio.value, best[goal] if best else 1.0) >= 1.0:
+        return stay | {"why": shown}
     window = best["window"] if best else 1
     name = "step_verification" if window == 1 else "spec_agent"
     why = f"{'clearly' if v.verdict == 'wins' else 'probably, not surely,'} less {goal} than strong-only: {shown}"
@@ -348,13 +297,12 @@ def _warnings(case: Case) -> tuple[str, ...]:
         found.append(
             f"{unknown} of {steps} steps have tools of unknown effect, so they are held; name them under [effects.map]"
         )
+    load, money = case.scenario.load, case.scenario.objective.money
+    if load.arrival_rate_per_s is not None and money == "dedicated":
+        found.append(
+            "with arrivals, dedicated money is the fleet's price over the arrival rate whatever the strategy; "
+            "size the fleet for each strategy, or set objective.money = 'shared'"
+        )
     if case.scenario.tools.latency_s is None and all(s.tool_s < 0.005 for t in case.tasks for s in t.steps):
         found.append("tool times in this workload are under 5 ms (in-process tools); set tools.latency_s to your own")
     return tuple(found)
-
-
-def provenance(case: Case) -> list[dict[str, Any]]:
-    """Every input behind the answer with value, tier and source."""
-    from simulator.provenance import rows
-
-    return rows(case)

@@ -25,6 +25,8 @@ from simulator.scenario import Load, Scenario
 from simulator.scenario_file import load_scenario, to_document
 
 _PER_AGENT, _AT_LEAST = 4, 60
+_ENOUGH, _PATIENCE, _PILED_UP = 200, 20.0, 0.3
+"""An open load is given up when, after 200 arrivals and 20 first times, 30 % of all that came is still there."""
 
 
 def simulate(
@@ -129,6 +131,8 @@ def simulate_tasks(
 
     def life(number: int) -> Any:
         nonlocal left
+        if demand.arrival_rate_per_s is not None and horizon_s is None:
+            _keeps_up(env.now, agents, strategy.name, demand.arrival_rate_per_s)
         yield from agents.live(number, tasks[next(order)], counted=demand.counts(number))
         if demand.counts(number):
             left -= 1
@@ -156,6 +160,25 @@ def simulate_tasks(
         "engine": _log(fleet),
     }
     return build(document, rows)
+
+
+def _keeps_up(now_s: float, agents: Agents, strategy: str, rate_per_s: float) -> None:
+    """Raise `InputError` when the system falls behind for good: most of what has come in is still there.
+
+    In a steady state the share still there is time in system / elapsed time; after `_PATIENCE` times of the first
+    trajectories it is small unless work piles up.
+    """
+    started = len(agents.records)
+    if started < _ENOUGH or started % 50:
+        return
+    ended = [r.finish_s - r.arrival_s for r in agents.records if r.status == "finished"]
+    first = sum(ended[:10]) / len(ended[:10]) if ended else 0.0
+    if (not ended or now_s > _PATIENCE * first) and len(ended) < (1.0 - _PILED_UP) * started:
+        raise InputError(
+            f"load.arrival_rate_per_s = {rate_per_s:g} is more than the fleet can serve under {strategy}: after "
+            f"{now_s:.0f} s, {started - len(ended)} of {started} trajectories are still there; lower the rate, add "
+            "replicas, or set run.horizon_s"
+        )
 
 
 def _run(env: simpy.Environment, enough: simpy.Event, horizon_s: float | None) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from costmodel.api import Api
 from costmodel.deployment import Deployment
 from hwprofiles.efficiency import Factor
+from hwprofiles.hardware import TIERS
 from simulator.case import Case
 from simulator.uncertain import Band, Uncertain, sample_positive, sample_share
 
@@ -103,3 +104,12 @@ def size_of(samples: Mapping[str, Array]) -> int:
 def sampled(samples: Mapping[str, Array], name: str, value: float) -> Array:
     """An input's samples, or its exact value repeated."""
     return samples[name] if name in samples else np.full(size_of(samples), value)
+
+
+def tiers_of(case: Case) -> tuple[str, ...]:
+    """Tiers of the inputs behind a case's predictions, firmest first."""
+    held = {i.band.tier for i in inputs(case)} | {
+        "datasheet",
+        "measured" if case.workload.kind == "trace" else "fitted",
+    }
+    return tuple(t for t in TIERS if t in held)

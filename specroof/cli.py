@@ -6,6 +6,7 @@ needed is not installed or reachable, 1 a bug of ours (`SPECROOF_DEBUG=1` shows 
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pkgutil
@@ -54,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The arguments without the program's name; those of the process when absent.
     """
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    gc.set_threshold(100_000, 50, 50)  # tapes are many small objects that live to the end: look for cycles rarely
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character must not end the run

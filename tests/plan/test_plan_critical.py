@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.verdict import crossing, curved_crossing
+from simulator.critical import crossing, curved_crossing
 
 CASES = [("llama-a100", 4), ("edge-cloud", 4), ("autonomous-h200", 3), ("llama-a100", 24)]
 

@@ -180,6 +180,7 @@ class Stage:
         """Names of the tools that ran, in order."""
         return [name for name, _, _ in self.tools.calls]
 
+
 @pytest.fixture
 def quick_folder(tmp_path: Path) -> Iterator[Path]:
     """A folder in memory where the machine has one: thousands of synchronous writes take seconds, not minutes."""

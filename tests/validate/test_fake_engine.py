@@ -126,11 +126,16 @@ def test_a_hybrid_reuses_only_states_that_a_pass_has_saved() -> None:
     block = rule.block_tokens
     long = "a" * (block * 4 * 3)
     first, cut, again = answers(
-        engine, ask(chat(long + "b" * 4000)), ask(chat(long[: block * 4 * 2 + 400] + "c" * 9000)), ask(chat(long + "b" * 4000))
+        engine,
+        ask(chat(long + "b" * 4000)),
+        ask(chat(long[: block * 4 * 2 + 400] + "c" * 9000)),
+        ask(chat(long + "b" * 4000)),
     )
     assert first.cached_tokens == 0
     saved = plan_request(rule, first.prompt_tokens, 0, 5).saved_tokens
-    limit = common_chars(prompt_of(chat(long[: block * 4 * 2 + 400] + "c" * 9000)), prompt_of(chat(long + "b" * 4000))) // 4
+    limit = (
+        common_chars(prompt_of(chat(long[: block * 4 * 2 + 400] + "c" * 9000)), prompt_of(chat(long + "b" * 4000))) // 4
+    )
     assert cut.cached_tokens == max((s for s in saved if s <= limit), default=0)
     assert cut.cached_tokens < limit // block * block or limit // block * block in saved  # what is shared is not enough
     assert again.cached_tokens == max(saved)
@@ -176,7 +181,10 @@ def test_memory_stays_bounded() -> None:
 
 
 def test_thinking_is_decoded_but_not_cached_nor_shown() -> None:
-    silent, loud = engine_of(PLAIN, Fixed(Words(text="x" * 4000))), engine_of(PLAIN, Fixed(Words(text="x" * 4000, thinking_tokens=500)))
+    silent, loud = (
+        engine_of(PLAIN, Fixed(Words(text="x" * 4000))),
+        engine_of(PLAIN, Fixed(Words(text="x" * 4000, thinking_tokens=500))),
+    )
     m = chat("a" * 4000)
     long = (*m, Message(role="assistant", text="x" * 4000), *chat("next"))
     a, a2 = answers(silent, ask(m, max_tokens=5000), ask(long))
@@ -218,9 +226,7 @@ def scripted(**rates: float) -> Scripted:
 
 
 def steps(*names: tuple[str, dict[str, Any]]) -> tuple[Message, ...]:
-    return tuple(
-        Message(role="assistant", tool_uses=(ToolUse(id="x", name=n, arguments=a),)) for n, a in names
-    )
+    return tuple(Message(role="assistant", tool_uses=(ToolUse(id="x", name=n, arguments=a),)) for n, a in names)
 
 
 def review(n: int, step: int = 0) -> Ask:

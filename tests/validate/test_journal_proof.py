@@ -171,6 +171,7 @@ def _twice(once: Any) -> Any:
 
 def events(**changes: Any) -> list[dict[str, Any]]:
     """A right little journal: a drafted write, accepted, run; a reply written and delivered. `changes` by event name."""
+
     def event(name: str, kind: str, slot: str = "", round_: int = 0, **data: Any) -> None:
         change = changes.get(name, {})
         if change is None:
@@ -245,7 +246,9 @@ def test_an_authorisation_written_after_the_call_comes_too_late() -> None:
     assert prove(events(authorised={"id": 7}, executing={"id": 6})).executed_before_verdict == 1
 
 
-@pytest.mark.parametrize("names", [("authorised",), ("authorised", "executing"), ("authorised", "executing", "attempt")])
+@pytest.mark.parametrize(
+    "names", [("authorised",), ("authorised", "executing"), ("authorised", "executing", "attempt")]
+)
 def test_a_missing_authorisation_shows_whichever_trace_of_running_is_left(names: tuple[str, ...]) -> None:
     changes: dict[str, Any] = dict.fromkeys(names, None)
     changes["allowed"] = {"by": 11 - len(names)}

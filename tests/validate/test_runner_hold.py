@@ -189,7 +189,11 @@ def test_prompts_message_by_message(stage: Any) -> None:
     assert verify0[-1] == Message(role="user", text=INSTRUCTION.format(n=2))
     # the next draft extends the committed chat exactly: the review's prompt without its instruction is its prefix
     assert draft2 == (*verify0[:-1], result(1, 0, "change({'b': 2})"))
-    assert verify1 == (*draft2, Message(role="assistant", text="Done."), Message(role="user", text=INSTRUCTION.format(n=1)))
+    assert verify1 == (
+        *draft2,
+        Message(role="assistant", text="Done."),
+        Message(role="user", text=INSTRUCTION.format(n=1)),
+    )
     asks = [*stage.weak.asks, *stage.strong.asks]
     assert len({id(a.tools) for a in asks}) == 1  # the same tools in every request, the review included
     assert {a.conversation for a in asks} == {"t"}
@@ -198,7 +202,9 @@ def test_prompts_message_by_message(stage: Any) -> None:
 
 
 def test_a_fresh_repair_sees_the_accepted_steps_only(stage: Any) -> None:
-    stage.run(SPEC, [stage.call("look"), stage.call("count"), stage.call("change"), "Done."], ["1", stage.call("look"), "1"])
+    stage.run(
+        SPEC, [stage.call("look"), stage.call("count"), stage.call("change"), "Done."], ["1", stage.call("look"), "1"]
+    )
     repair = stage.strong.asks[1]
     assert (repair.kind, repair.step, repair.labels) == ("repair", 1, ())
     assert repair.messages == stage.weak.asks[1].messages
