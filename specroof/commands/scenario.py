@@ -98,7 +98,7 @@ def _render_check(console: Console, found: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console.print(Text(f"{found['path']}: no fault found; {found['scenario']['title']}"))
+    console.print(Text(f"{found['path']}: no fault found; {found['scenario']['title']}"), soft_wrap=True)
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column()

@@ -119,11 +119,17 @@ def test_the_recommended_window_is_the_best_of_the_rows(planned):
     assert recommend(case, _verdicts("wins", (0.8, 0.7, 0.9)), {}, tie)["window"] == 2
 
 
+def test_no_window_below_one_means_strong_only(planned):
+    rows = tuple({"window": w, "time": 1.0 + w / 100} for w in (1, 2, 4))
+    found = recommend(planned("llama-a100").case, _verdicts("cannot_tell", (1.01, 0.9, 1.1)), {}, rows)
+    assert found["strategy"] == "strong_only"
+
+
 @pytest.mark.parametrize(
     ("verdicts", "strategy"),
     [
         (_verdicts("loses", (1.2, 1.1, 1.3)), "strong_only"),
-        (_verdicts("cannot_tell", (1.01, 0.9, 1.1)), "strong_only"),
+        (_verdicts("cannot_tell", (1.01, 0.9, 1.1)), "spec_agent"),  # not at its own window, but at 2
         (_verdicts("cannot_tell", (0.99, 0.9, 1.1)), "spec_agent"),
         (_verdicts("wins", (0.5, 0.4, 0.6), "loses", (0.9, 0.85, 0.95)), "strong_only"),
         (_verdicts("wins", (0.5, 0.4, 0.6), "cannot_tell", (0.97, 0.9, 1.0)), "spec_agent"),
