@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from validate.chat import Message, ToolSpec, ToolUse
 from validate.engine import Answer, Ask
 from validate.fake import VirtualClock
 from validate.journal import Journal
-from validate.runner import AgentTask, Limits, TaskRunner
+from validate.runner import AgentTask, TaskRunner
 from validate.tools import ToolResult
 
 EFFECTS = {"look": Effect.READ, "count": Effect.PURE, "change": Effect.WRITE, "unclear": Effect.UNKNOWN}

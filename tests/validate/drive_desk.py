@@ -1,4 +1,4 @@
-"""Plays desk tasks with fake engines over a desk in a process of its own: `python drive_desk.py FOLDER N`; to be killed."""
+"""To be killed: `python drive_desk.py FOLDER N` plays desk tasks, fake engines here and the desk in its own process."""
 
 from __future__ import annotations
 

@@ -159,9 +159,7 @@ def test_a_server_that_cannot_be_reached_is_exit_3_and_the_run_can_go_on(
 
 
 @pytest.mark.parametrize(("command", "code"), [("'unclosed", 2), ("/nowhere/at/all", 2), ("false", 3)])
-def test_tools_that_cannot_be_started_are_one_line(
-    run_cli: Any, tmp_path: Path, command: str, code: int
-) -> None:
+def test_tools_that_cannot_be_started_are_one_line(run_cli: Any, tmp_path: Path, command: str, code: int) -> None:
     path = tmp_path / "tasks.jsonl"
     path.write_text('{"id": "a", "request": "x"}\n')
     urls = ("--weak", "http://127.0.0.1:1/v1", "--strong", "http://127.0.0.1:1/v1")

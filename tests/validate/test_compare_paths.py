@@ -63,7 +63,9 @@ def test_time_and_counts_agree_on_every_kind_of_site(quick_folder: Path, scenari
 
 @pytest.mark.parametrize("scenario", [PLAIN, HYBRID])
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_tokens_are_equal_and_time_nearly_when_nothing_is_discarded(quick_folder: Path, scenario: str, name: str) -> None:
+def test_tokens_are_equal_and_times_nearly_when_nothing_is_discarded(
+    quick_folder: Path, scenario: str, name: str
+) -> None:
     sure = ["quality.weak_hazard=0", "quality.strong_hazard=0", "quality.false_reject=0"]
     case = prepare(load_scenario(scenario, sure))
     c = compare(case, name, play(quick_folder / "j.db", name, case, 5))

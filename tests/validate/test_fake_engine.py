@@ -141,6 +141,20 @@ def test_a_hybrid_reuses_only_states_that_a_pass_has_saved() -> None:
     assert again.cached_tokens == max(saved)
 
 
+def test_a_chat_that_grew_keeps_the_states_of_its_shorter_forms() -> None:
+    """Three requests extend each other; one that leaves them behind the first still finds the first one's state."""
+    engine = engine_of(HYBRID)
+    block = engine.pricing.rules[Role.STRONG].block_tokens
+    said = Message(role="assistant", text="Done.")
+    one = chat("a" * (block * 8))
+    two = (*one, said, *chat("b" * (block * 8)))
+    three = (*two, said, *chat("c" * (block * 8)))
+    other = (*one, *chat("other" * 99))
+    cached = [a.cached_tokens for a in answers(engine, ask(one), ask(two), ask(three), ask(other))]
+    first = tokens_of(prompt_of(one)) // block * block
+    assert cached == [0, first, tokens_of(prompt_of(two)) // block * block, first]
+
+
 def test_a_review_finds_the_drafted_prefix_of_its_own_role_only() -> None:
     engine = engine_of(PLAIN)
     block = engine.pricing.rules[Role.STRONG].block_tokens

@@ -1,4 +1,4 @@
-"""The proof can fail: whatever breaks the hold, loses an action or runs one twice shows in the journal's own counters."""
+"""The proof can fail: what breaks the hold, loses an action or runs one twice shows in the journal's own counters."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _twice(once: Any) -> Any:
 
 
 def events(**changes: Any) -> list[dict[str, Any]]:
-    """A right little journal: a drafted write, accepted, run; a reply written and delivered. `changes` by event name."""
+    """A right little journal: a drafted write, accepted, run; a reply written, delivered. `changes` by event name."""
 
     def event(name: str, kind: str, slot: str = "", round_: int = 0, **data: Any) -> None:
         change = changes.get(name, {})
@@ -226,7 +226,7 @@ def test_the_right_little_journal_is_clean() -> None:
         {"review": {"finish": "length"}},  # cut
         {"review": {"ask": "draft"}},
         {"review": {"task": "other"}},
-        {"intent": {"id": 5}, "verdict": {"id": 3}},  # a verdict on what was not drafted yet
+        {"intent": {"id": 4}, "review": {"id": 3}},  # a review of what was not drafted yet
         {"intent": {"offset": 1}},
         {"intent": {"origin": "w"}},
         {"intent": {"round": 3}},
@@ -337,7 +337,7 @@ def test_what_is_no_journal_is_left_alone(tmp_path: Path, content: bytes | None)
     else:
         path.write_bytes(content)
     before = path.read_bytes()
-    with pytest.raises(InputError, match="not a (usable )?journal"):
+    with pytest.raises(InputError, match=r"not a (usable )?journal"):
         Journal(path)
     assert path.read_bytes() == before
 

@@ -1,4 +1,4 @@
-"""A journal as a measured run: valid frames that survive a file, phases that fill the wall time, fates that are right."""
+"""A journal as a measured run: valid frames that survive a file, phases that fill the wall time, the right fates."""
 
 from __future__ import annotations
 

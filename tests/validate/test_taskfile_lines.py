@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,13 @@ def file(tmp_path: Path, text: str | bytes) -> Path:
 
 
 def test_lines_become_jobs_in_order(tmp_path: Path) -> None:
-    text = '{"id": "a", "request": "do it"}\n\n{"id": "b/ü:1", "request": "line\u2028separator", "system": "Be kind."}\r\n'
+    first = '{"id": "a", "request": "do it"}'
+    second = '{"id": "b/ü:1", "request": "line\u2028end", "system": "Be kind."}'
+    text = f"{first}\n\n{second}\r\n"
     one, two = read_jobs(file(tmp_path, text))
     assert (one.name, [(m.role, m.text) for m in one.messages], one.desk) == ("a", [("user", "do it")], None)
     assert (two.name, [m.role for m in two.messages]) == ("b/ü:1", ["system", "user"])
-    assert two.messages[1].text == "line\u2028separator"
+    assert two.messages[1].text == "line\u2028end"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +76,5 @@ def test_a_file_that_is_too_large(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_anything_else_is_an_input_error_or_jobs(tmp_path: Path, content: bytes) -> None:
-    try:
+    with suppress(InputError):
         assert read_jobs(file(tmp_path, content))
-    except InputError as error:
-        assert "\n" not in str(error).replace(str(tmp_path), "")
