@@ -10,13 +10,12 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from costmodel.trajectory import Effect
 from validate.actions import Tools
 from validate.chat import ToolSpec, ToolUse
-from validate.engine import Answer, Ask, EngineError
-from validate.fake import FakeEngine
+from validate.engine import Answer, Ask, ChatEngine, EngineError
 from validate.journal import Journal, JournalError
 from validate.tools import ToolFailure, ToolResult, ToolServerGone, ToolTimeout
 
@@ -25,10 +24,17 @@ class Killed(BaseException):
     """The driver is killed here."""
 
 
+class Restartable(ChatEngine, Protocol):
+    """An engine that can be started again."""
+
+    def restart(self) -> None:
+        """Start again: the cache is empty."""
+
+
 class FaultyEngine:
     """An engine that restarts before answering, or whose verdicts come garbled or cut, each with probability `rate`."""
 
-    def __init__(self, engine: FakeEngine, rng: random.Random, rate: float) -> None:
+    def __init__(self, engine: Restartable, rng: random.Random, rate: float) -> None:
         self.engine, self.rng, self.rate = engine, rng, rate
 
     async def ask(self, ask: Ask) -> Answer:

@@ -122,7 +122,7 @@ class Journal:
         JournalError
             The disk does not take it; the caller must not act.
         """
-        row = (task, round_, kind, slot, json.dumps(data, sort_keys=True))
+        row = (task, round_, kind, slot, json.dumps(data))
         self._rows("insert or ignore into events (task, round, kind, slot, data) values (?, ?, ?, ?, ?)", row)
         found = self._rows("select id from events where task = ? and round = ? and kind = ? and slot = ?", row[:4])
         return int(found[0][0])

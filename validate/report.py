@@ -40,8 +40,11 @@ from validate.session import (
 )
 from validate.tools import ToolBox
 
-FAKE = "fake:"
-"""Stands for the in-process fake engine in place of a URL."""
+FAKE, VLLM = "fake:", "vllm:"
+"""In place of a URL: the in-process fake engine; `vllm:FOLDER`, real vLLM in this process on a model's folder."""
+
+_LONGEST_TEXT, _MODEL_LEN, _KV_BYTES = 24, 16_384, 512 << 20
+"""In-process vLLM is for small models: short texts, so that even random weights end a step, and a small cache."""
 
 JOURNAL, _DESK = "journal.db", ".desk.db"
 
@@ -127,8 +130,10 @@ def _must_fit(
             raise unknown_name("strategy", name, STRATEGY_NAMES)
     if (weak == FAKE) != (strong == FAKE):
         raise InputError("--weak and --strong are both URLs or both 'fake:'; one clock cannot be real and virtual")
-    if faults is not None and weak != FAKE:
-        raise InputError("--faults needs the fake engines (--weak fake: --strong fake:)")
+    if faults is not None and not all(u.startswith((FAKE, VLLM)) for u in (weak, strong)):
+        raise InputError(
+            "--faults needs engines in this process (fake: or vllm:FOLDER); a server is not ours to restart"
+        )
     if tools is not None and weak == FAKE:
         raise InputError("the fake engines know the bundled order desk only; --tools needs real endpoints")
     if tools is not None and jobs is None:
@@ -219,11 +224,33 @@ async def _engines(
 
     out: dict[Role, ChatEngine] = {}
     for role, url in zip((Role.WEAK, Role.STRONG), urls, strict=True):
+        if url.startswith(VLLM):
+            out[role] = _in_process(url.removeprefix(VLLM), case, clock, stack)
+            continue
         api = case.side(role).api
         server = OpenAIServer(url, clock, model=api.partition("/")[2] if api else None)
         stack.push_async_callback(server.close)
         out[role] = server
     return out
+
+
+def _in_process(folder: str, case: Case, clock: Any, stack: AsyncExitStack) -> ChatEngine:
+    """Real vLLM in this process; a folder without a model is bad input."""
+    from validate.vllm_offline import VllmOffline
+
+    if not (Path(folder) / "config.json").is_file():
+        raise InputError(f"{VLLM}{folder}: no config.json there; name the folder of a model")
+    engine = VllmOffline(
+        folder,
+        clock,
+        temperature=1.0,
+        seed=case.scenario.run.seed,
+        longest_text=_LONGEST_TEXT,
+        max_model_len=_MODEL_LEN,
+        kv_cache_memory_bytes=_KV_BYTES,
+    )
+    stack.callback(engine.close)
+    return engine
 
 
 def document(case: Case, found: Mapping[str, Validation]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from costmodel.pricing import Pricing
 from costmodel.protocol import Role
@@ -22,7 +22,7 @@ from validate.actions import Clock, Tools
 from validate.chat import Message
 from validate.engine import ChatEngine, EngineError
 from validate.fake import FakeEngine, Scripted, VirtualClock, VirtualTools
-from validate.faults import FaultyEngine, FaultyJournal, FaultyTools, Killed
+from validate.faults import FaultyEngine, FaultyJournal, FaultyTools, Killed, Restartable
 from validate.journal import Journal, JournalError
 from validate.order_desk.desk import Desk, read_calls
 from validate.order_desk.server import desk_command, desk_server
@@ -126,7 +126,7 @@ class Session:
     journal : Path
         An existing journal of the same run is gone on with.
     faults : int or None
-        Seed of injected faults (fake engines only).
+        Seed of injected faults (engines in this process only).
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Session:
         journal = Journal(self.path, self.meta) if rng is None else self._faulty_journal(rng, len(played.faults))
         if rng is not None:
             tools = FaultyTools(tools, rng, _FAULT_RATE)
-            engines = {r: FaultyEngine(e, rng, _FAULT_RATE) for r, e in engines.items() if isinstance(e, FakeEngine)}
+            engines = {r: FaultyEngine(e, rng, _FAULT_RATE) for r, e in self.engines.items() if can_restart(e)}
         how = find_strategy(self.name, self.case.scenario.protocol.window)
         with journal:
             fake = isinstance(self.clock, VirtualClock)
@@ -199,6 +199,11 @@ class Session:
         if resumed >= 4 or rng.random() < 0.3:
             return Journal(self.path, self.meta)
         return FaultyJournal(self.path, self.meta, fault=rng.choice(_JOURNAL_FAULTS), at=rng.randint(1, 60))
+
+
+def can_restart(engine: ChatEngine) -> TypeGuard[Restartable]:
+    """Whether faults can be injected into an engine: one in this process, fake or real."""
+    return hasattr(engine, "restart")
 
 
 def meta_of(case: Case, strategy: str) -> dict[str, Any]:

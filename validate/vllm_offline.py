@@ -125,8 +125,8 @@ class VllmOffline:
         self._mark = self._counter.snapshot()
         return grown
 
-    def reset_cache(self) -> None:
-        """Forget every cached prefix, as a restarted engine would."""
+    def restart(self) -> None:
+        """Forget every cached prefix, as an engine that was started again would."""
         if not _THREAD.submit(self._llm.reset_prefix_cache).result():
             raise EngineError("vLLM did not reset its prefix cache")
         self._computed.clear()

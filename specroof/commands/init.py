@@ -94,7 +94,9 @@ def _render(console: Console, draft: ScenarioDraft, output: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console.print(Text(f"{output}: a scenario for {draft.workload.name} ({draft.found_format})", style="bold"), soft_wrap=True)
+    console.print(
+        Text(f"{output}: a scenario for {draft.workload.name} ({draft.found_format})", style="bold"), soft_wrap=True
+    )
     table = Table(box=None, pad_edge=False)
     for heading in ("tool", "calls", "effect", "proposed", "because"):
         table.add_column(heading, justify="right" if heading == "calls" else "left")
@@ -107,4 +109,6 @@ def _render(console: Console, draft: ScenarioDraft, output: str) -> None:
         console.print(Text(f"missing in the trace: {', '.join(draft.missing)}"))
     if waiting:
         console.print(Text(f"{waiting} tools are held until you confirm their effect under [effects.map]"))
-    console.print(Text(f"next: specroof scenario check {output}; specroof plan {output} -o report.html"), soft_wrap=True)
+    console.print(
+        Text(f"next: specroof scenario check {output}; specroof plan {output} -o report.html"), soft_wrap=True
+    )

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 Scenario = Annotated[str, typer.Argument(help="A scenario file or bundled name.")]
-Weak = Annotated[str, typer.Option("--weak", help="URL of the weak model's OpenAI-compatible server, or fake:")]
-Strong = Annotated[str, typer.Option("--strong", help="The strong model's, or fake:")]
+Weak = Annotated[str, typer.Option("--weak", help="URL of the weak model's server, fake: or vllm:FOLDER")]
+Strong = Annotated[str, typer.Option("--strong", help="The strong model's")]
 Tools = Annotated[
     str | None, typer.Option("--tools", metavar="COMMAND", help="MCP server; default: the bundled order desk.")
 ]

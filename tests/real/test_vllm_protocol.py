@@ -97,7 +97,7 @@ def test_facts_say_what_the_engine_was_started_with(weak, strong) -> None:
 
 
 def test_a_cold_prompt_takes_the_planned_passes(strong) -> None:
-    strong.reset_cache()
+    strong.restart()
     answer = ask(strong, draft("cold", CHAT, "write", max_tokens=16))
     assert answer.cached_tokens == 0
     assert answer.server["prefill_passes"] == -(-answer.prompt_tokens // 128) > 1
@@ -105,7 +105,7 @@ def test_a_cold_prompt_takes_the_planned_passes(strong) -> None:
 
 
 def test_a_review_is_one_request_of_one_token_and_its_prefix_is_cached(strong) -> None:
-    strong.reset_cache()
+    strong.restart()
     segment = (*step(1), *step(2), *step(3))
     first = ask(strong, verify("review", (*CHAT, *segment), 3))
     again = ask(strong, verify("review", (*CHAT, *segment, *step(4)), 4))
@@ -123,7 +123,7 @@ def test_a_review_is_one_request_of_one_token_and_its_prefix_is_cached(strong) -
 
 
 def test_what_follows_a_review_extends_the_committed_prefix(strong) -> None:
-    strong.reset_cache()
+    strong.restart()
     segment = (*step(1), *step(2))
     ask(strong, verify("onward", (*CHAT, *segment), 2))
     kept = (*CHAT, *step(1))
@@ -135,7 +135,7 @@ def test_what_follows_a_review_extends_the_committed_prefix(strong) -> None:
 
 
 def test_drafts_of_random_weights_are_well_formed_and_extend_what_was_drafted(weak) -> None:
-    weak.reset_cache()
+    weak.restart()
     answers: list[Answer] = []
     for task in range(3):
         chat, before = CHAT, 0
@@ -176,7 +176,7 @@ def test_counters_of_two_engines_do_not_mix(weak, strong) -> None:
 
 
 def test_the_engines_own_flops_are_those_of_its_weights(strong) -> None:
-    strong.reset_cache()
+    strong.restart()
     answer = ask(strong, verify("flops", (*CHAT, *step(1)), 1))
     layers, per_layer = 4, 2 * 512 * 512 + 2 * 512 * 256 + 3 * 512 * 1536  # q and o, k and v, the three of the MLP
     attention = 4 * 64 * 8 * layers * answer.prompt_tokens * (answer.prompt_tokens + 1) / 2
@@ -195,7 +195,7 @@ def test_times_are_in_order(weak) -> None:
 
 
 def test_requests_of_many_tasks_may_be_asked_at_once(weak) -> None:
-    weak.reset_cache()
+    weak.restart()
 
     async def go() -> list[Answer]:
         return list(await asyncio.gather(*(weak.ask(draft(f"many {n}", CHAT, max_tokens=32)) for n in range(4))))

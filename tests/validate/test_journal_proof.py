@@ -383,3 +383,18 @@ def test_a_long_journal_is_proved_in_one_pass(tmp_path: Path) -> None:
     found = prove(shifted)  # 100,000 events
     assert found.clean
     assert (found.held, found.accepted, found.executed) == (2 * n, 2 * n, 2 * n)
+
+
+def test_arguments_come_back_in_the_order_they_were_written(tmp_path):
+    # a resumed chat must render to the same tokens, or the engine's prefix cache is lost (seen on real vLLM)
+    from validate.journal import Journal
+
+    with Journal(tmp_path / "j.db") as journal:
+        journal.record(
+            "t", 0, "asked", "0", tool_uses=[{"name": "x", "arguments": {"zeta": 1, "alpha": {"q": 1, "b": 2}}}]
+        )
+    with Journal(tmp_path / "j.db") as journal:
+        found = journal.find("t", 0, "asked", "0")
+    arguments = found["tool_uses"][0]["arguments"]
+    assert list(arguments) == ["zeta", "alpha"]
+    assert list(arguments["alpha"]) == ["q", "b"]
