@@ -123,10 +123,12 @@ def _check(dep: Deployment) -> None:
     compute_dtype(dep.weight_dtype, device.peak_flops_per_s)
     for layer, _ in layer_groups(dep.model):
         heads = _splittable_heads(layer.attention)
-        if any(h % dep.n_devices for h in heads):
+        if any(h % dep.n_devices for h in heads.values()):
+            every = [h for each, _ in layer_groups(dep.model) for h in _splittable_heads(each.attention).values()]
+            named = " and ".join(f"{n} {what}" for what, n in heads.items())
             raise InputError(
-                f"{dep.model.name}: n_devices = {dep.n_devices} does not divide its {heads[0]} heads; "
-                f"allowed: divisors of {math.gcd(*heads)}"
+                f"{dep.model.name}: n_devices = {dep.n_devices} does not divide the {named} of its layers evenly; "
+                f"allowed: divisors of {math.gcd(*every)}"
             )
     rule = cache_rule(dep)
     if rule.state_aligned and rule.chunk_tokens < rule.block_tokens:
@@ -145,10 +147,10 @@ def _check(dep: Deployment) -> None:
         )
 
 
-def _splittable_heads(attention: AttentionSpec) -> tuple[int, ...]:
+def _splittable_heads(attention: AttentionSpec) -> dict[str, int]:
     if isinstance(attention, LinearAttention):
-        return (attention.n_value_heads, attention.n_key_heads)
-    return (attention.n_heads,)
+        return {"linear-attention value heads": attention.n_value_heads, "key heads": attention.n_key_heads}
+    return {"query heads": attention.n_heads}
 
 
 def kv_heads_per_rank(attention: Attention, n_devices: int) -> int:

@@ -22,21 +22,18 @@ def implied_acceptance(weak_hazard: Num, detection: Num, false_reject: Num) -> N
     return (1.0 - weak_hazard) * (1.0 - false_reject) + weak_hazard * (1.0 - detection)
 
 
-def implied_weak_hazard(acceptance: Num, detection: Num, false_reject: Num) -> Num:
-    """The drafter's hazard that a known acceptance implies, w = (1 - f - a) / (d - f), within 0 and 1.
-
-    Limits
-    ------
-    A reviewer that rejects valid steps as often as wrong ones (d <= f) tells nothing; then w is 1 - a.
-    """
-    telling = np.asarray(detection, dtype=float) > false_reject
-    spread = np.where(telling, detection - np.asarray(false_reject, dtype=float), 1.0)
-    found = np.where(telling, (1.0 - false_reject - acceptance) / spread, 1.0 - np.asarray(acceptance, dtype=float))
-    return np.clip(found, 0.0, 1.0)
-
-
-def step_hazard(strategy: str, weak_hazard: Num, strong_hazard: Num, detection: Num, false_reject: Num) -> Num:
+def step_hazard(
+    strategy: str,
+    weak_hazard: Num,
+    strong_hazard: Num,
+    detection: Num,
+    false_reject: Num,
+    acceptance: Num | None = None,
+) -> Num:
     """Probability that a committed step is wrong.
+
+    A known `acceptance` takes the place of the implied one: what it lacks is put down to valid steps rejected, so it
+    changes how often the strong model writes, not how often a wrong draft slips through.
 
     Limits
     ------
@@ -46,7 +43,7 @@ def step_hazard(strategy: str, weak_hazard: Num, strong_hazard: Num, detection: 
         return strong_hazard
     if strategy == "weak_only":
         return weak_hazard
-    accepted = implied_acceptance(weak_hazard, detection, false_reject)
+    accepted = implied_acceptance(weak_hazard, detection, false_reject) if acceptance is None else acceptance
     return weak_hazard * (1.0 - detection) + (1.0 - accepted) * strong_hazard
 
 

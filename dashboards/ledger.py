@@ -26,7 +26,7 @@ def phases(frame: pd.DataFrame, quantity: str) -> go.Figure:
     ----------
     frame : pandas.DataFrame
         Columns `strategy`, `phase` and `quantity` (SI base unit); a strategy all of whose cells are missing is said
-        to be not known under the axis.
+        to be not known where its bar would be.
     quantity : str
         One of `PHASE_QUANTITIES`.
 
@@ -63,9 +63,13 @@ def phases(frame: pd.DataFrame, quantity: str) -> go.Figure:
             hovertemplate=f"%{{customdata[0]}}<br>{words}: %{{customdata[1]}}<extra></extra>",
         )
     lacking = [s for s in strategies if not frame.loc[frame["strategy"] == s, quantity].notna().any()]
-    note = f"not known: {', '.join(label(s, STRATEGY_LABELS) for s in lacking)}" if lacking else ""
+    for s in lacking:
+        figure.add_annotation(
+            text="not known", x=0, xanchor="left", xshift=4, y=strategies.index(s), showarrow=False,
+            font={"size": 13, "style": "italic"},
+        )  # fmt: skip
     title = f"{label(quantity, COLUMN_LABELS).lower()} ({unit.symbol})"
-    figure.update_xaxes(title_text=axis_title(title, note), range=[0, 1.03 * unit.factor * max([0.0, *lengths]) or 1.0])
+    figure.update_xaxes(title_text=title, range=[0, 1.03 * unit.factor * max([0.0, *lengths]) or 1.0])
     figure.update_yaxes(
         tickmode="array",
         tickvals=list(range(len(strategies))),

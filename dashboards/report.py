@@ -117,7 +117,9 @@ def _figures(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     if roof.get("devices") and roof.get("points"):
         caption = (
             "Per device. Decoding sits far left, on the slope, where memory bandwidth sets the pace; reviewing many"
-            " tokens at once moves right, towards the flat part, where arithmetic does."
+            " tokens at once moves right, towards the flat part, where arithmetic does. A point far below its roof"
+            " (overhead) is held back by neither: fixed times per operation, such as kernel launches and the host,"
+            " set its pace, and more bandwidth would not move it."
         )
         picture = figures.roofline(pd.DataFrame(roof["devices"]), pd.DataFrame(roof["points"]))
         drawn.append(("roofline", "Under the roofline", caption, picture))
@@ -163,5 +165,5 @@ def _environment() -> jinja2.Environment:
 
 
 def _breakable(text: str) -> Markup:
-    """`text` escaped, with a place to break the line after each underscore."""
-    return escape(text).replace("_", Markup("_<wbr>"))
+    """`text` escaped, with a place to break the line after each underscore and none inside a number."""
+    return escape(text.replace("\u2009", "\u202f")).replace("_", Markup("_<wbr>"))

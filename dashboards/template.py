@@ -98,7 +98,7 @@ def _template(ink: str, paper: str, grid: str, faint: str) -> go.layout.Template
             },
             "hoverlabel": {"font": {"family": FONT, "size": 12}, "namelength": -1, "align": "left"},
             "bargap": 0.35,
-            "modebar": {"orientation": "v", "bgcolor": "rgba(0,0,0,0)", "color": faint, "activecolor": ink},
+            "modebar": {"orientation": "h", "bgcolor": "rgba(0,0,0,0)", "color": faint, "activecolor": ink},
         }
     )
 

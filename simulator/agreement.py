@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
-from costmodel.trajectory import Effect, Trajectory, Workload
+from costmodel.trajectory import Effect, Step, Trajectory, Workload
 from hwprofiles.errors import InputError
 from simulator.effects import bare_name
 
@@ -21,6 +22,8 @@ HANDOVERS = ("transfer_to_human_agents",)
 """Tools left out of the comparison: handing over ends the task, and its argument is a free-text summary."""
 _COMPARED = (Effect.READ, Effect.WRITE, Effect.UNKNOWN)
 _RESAMPLES = 2000
+LEAST_CALLS, LEAST_TASKS = 20, 3
+"""Fewer comparisons than these are no measurement: `Agreement.toml` writes no line for a scenario from them."""
 METHOD = "90 % bootstrap over tasks (seed 0, 2000 resamples), at least as wide as Wilson's"
 
 
@@ -47,7 +50,8 @@ class Agreement:
     """Acceptance per drafted call or step, given that all before it were accepted.
 
     `any_order` accepts a call that the strong model also made, whenever it made it; `leading_share` is the share of the
-    strong model's calls that are covered that way. Both are None for judgements.
+    strong model's calls that are covered that way. `not_compared` counts the strong model's steps of the compared
+    tasks that hold no compared call (replies above all). All three are None for judgements.
     """
 
     kind: str
@@ -58,18 +62,46 @@ class Agreement:
     by_effect: Mapping[str, Rate]
     any_order: Rate | None
     leading_share: float | None
+    not_compared: int | None = None
     method: str
     notes: tuple[str, ...] = ()
 
-    def toml(self) -> str:
-        """Lines for a scenario file."""
-        what = "lower bound: literal agreement" if self.kind == "trace_pair" else "judgements"
-        source = f"{what}, {self.source}, {self.tasks} tasks, {self.mean.n} steps".replace("\\", "/").replace('"', "'")
-        m = self.mean
+    @property
+    def too_few(self) -> str | None:
+        """Why this is too little to plan with; None where it is enough."""
+        if self.mean.n >= LEAST_CALLS and self.tasks >= LEAST_TASKS:
+            return None
+        what = "calls compared" if self.kind == "trace_pair" else "steps judged"
         return (
-            "[protocol]\n"
-            f"acceptance = {{ value = {m.value:.4g}, low = {m.low:.4g}, high = {m.high:.4g}, "
-            f'tier = "measured", source = "{source}" }}\n'
+            f"no line for a scenario: {self.mean.n} {what} in {self.tasks} tasks; at least {LEAST_CALLS} in "
+            f"{LEAST_TASKS} tasks are needed, so plan with the prior until you have more"
+        )
+
+    def band(self) -> dict[str, Any]:
+        """The mean as the value of a scenario's `protocol.acceptance`."""
+        if self.kind == "trace_pair":
+            what = f"trace pair: literal agreement, a lower bound; {self.source}; replies are not compared"
+        else:
+            what = f"judgements: {self.source}"
+        count = f"{self.tasks} tasks, {self.mean.n} {'calls' if self.kind == 'trace_pair' else 'steps'}"
+        source = "".join(c if c.isprintable() else "?" for c in f"{what}; {count}")
+        numbers = {k: float(f"{getattr(self.mean, k):.4g}") for k in ("value", "low", "high")}
+        return {**numbers, "tier": "measured", "source": source.replace("\\", "/").replace('"', "'")}
+
+    def toml(self) -> str:
+        """The line for a scenario file; it belongs under its [protocol] header.
+
+        Raises
+        ------
+        InputError
+            Too few calls or tasks to plan with (`too_few` says it).
+        """
+        if self.too_few is not None:
+            raise InputError(self.too_few)
+        b = self.band()
+        return (
+            f"acceptance = {{ value = {b['value']:.4g}, low = {b['low']:.4g}, high = {b['high']:.4g}, "
+            f'tier = "measured", source = "{b["source"]}" }}\n'
         )
 
 
@@ -121,13 +153,14 @@ def agreement(weak: Workload, strong: Workload, *, ignore: Collection[str] = HAN
         )
     return Agreement(
         kind="trace_pair",
-        source=f"{weak.name} against {strong.name}",
+        source=f"weak {weak.name}, strong {strong.name}",
         tasks=len(pairs),
         mean=rate(exact),
         by_position=by_position(exact),
         by_effect=by_effect(exact),
         any_order=rate(loose),
         leading_share=sum(shares) / len(shares) if shares else None,
+        not_compared=sum(not _step_calls(step, ignore) for _, s in pairs for step in s.steps),
         method=METHOD,
         notes=tuple(notes),
     )
@@ -157,12 +190,15 @@ def _pairs(weak: Workload, strong: Workload, notes: list[str]) -> list[tuple[Tra
 
 
 def _calls(trajectory: Trajectory, ignore: Collection[str]) -> list[tuple[str, str | None, str]]:
+    return [call for step in trajectory.steps for call in _step_calls(step, ignore)]
+
+
+def _step_calls(step: Step, ignore: Collection[str]) -> list[tuple[str, str | None, str]]:
     found = []
-    for step in trajectory.steps:
-        for tool in step.tools:
-            name = bare_name(tool.name)
-            if tool.effect in _COMPARED and name not in ignore and tool.name not in ignore:
-                found.append((name, tool.arguments, tool.effect.value))
+    for tool in step.tools:
+        name = bare_name(tool.name)
+        if tool.effect in _COMPARED and name not in ignore and tool.name not in ignore:
+            found.append((name, tool.arguments, tool.effect.value))
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -101,8 +100,7 @@ def _workload_document(work: Work) -> dict[str, Any]:
 def _acceptance_document(given: Accepted) -> dict[str, Any]:
     """Keys of [protocol]; the prior itself is left out, so that its shape over positions and effects holds too."""
     if isinstance(given, Agreement):
-        found: dict[str, Any] = tomllib.loads(given.toml())["protocol"]
-        return found
+        return {"acceptance": given.band()}
     if isinstance(given, Uncertain):
         return {} if given == prior() else {"acceptance": to_document(given)}
     if isinstance(given, Sequence):

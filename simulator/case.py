@@ -111,6 +111,9 @@ def _must_fit(sites: Mapping[Role, Site], tasks: Sequence[Task]) -> None:
         if not isinstance(site.server, Deployment):
             continue
         longest, room = longest_context(tasks, role), kv_capacity_tokens(site.server)
+        most = site.server.model.max_context_tokens
+        if most is not None and longest > most:
+            raise InputError(f"{role}: the longest context of the workload is {longest} tokens; the model takes {most}")
         if longest > room:
             each = kv_bytes_per_token_per_rank(site.server)
             raise CapacityError(
@@ -261,7 +264,14 @@ def _acceptance(scenario: Scenario) -> tuple[AcceptanceLaw, Uncertain, str]:
     if p.acceptance is None and by_position is None and q != type(q)():
         return AcceptanceLaw(), _implied(q), "implied by [quality]"
     if p.acceptance is None and by_position is None:
-        return PRIOR_LAW, prior(), "prior: nothing of this workload has been measured"
+        return (
+            PRIOR_LAW,
+            prior(),
+            (
+                "prior: nothing of this workload has been measured "
+            "(writes are kept less often, and so is a segment's first step)"
+            ),
+        )
     shape = (
         AcceptanceLaw() if by_position is None else AcceptanceLaw(position_logits=tuple(logit(x) for x in by_position))
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,19 +20,21 @@ from simulator.uncertain import Z95
 _WALL = COLUMNS.index("wall_s")
 
 
-def under_load(case: Case, ev: Evaluator, outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
+def under_load(
+    case: Case, ev: Evaluator, outcomes: Mapping[str, Outcome], *, progress: Callable[[str], None] | None = None
+) -> dict[str, Outcome]:
     """Simulate every strategy at the scenario's load, on common random numbers.
 
     The central ledger is the mean over counted trajectories and seeds. Each sampled cell keeps its idle ratio to the
     idle central value; wall time is spread besides by the standard error over seeds (of the paired log ratio to
-    strong-only, so that ratios keep their pairing).
+    strong-only, so that ratios keep their pairing). `progress` is told in words which run is next.
 
     Raises
     ------
     InputError
         No trajectory finished within the scenario's horizon.
     """
-    runs = replicate(case, tuple(outcomes))
+    runs = replicate(case, tuple(outcomes), before=None if progress is None else _told(case, progress))
     times = {name: _times(found, name) for name, found in runs.items()}
     rng = np.random.default_rng([case.scenario.run.seed, 1])
     n = len(outcomes["strong_only"].spread.ledger)
@@ -42,6 +44,11 @@ def under_load(case: Case, ev: Evaluator, outcomes: Mapping[str, Outcome]) -> di
         own = _standard_error(np.log(times[name]) - np.log(times["strong_only"])) * rng.standard_normal(n)
         out[name] = _loaded(o, runs[name], np.exp(shared + own))
     return out
+
+
+def _told(case: Case, progress: Callable[[str], None]) -> Callable[[str, int], None]:
+    run = case.scenario.run
+    return lambda name, seed: progress(f"simulating {name}, seed {seed - run.seed + 1} of {run.seeds} ...")
 
 
 def _times(runs: Sequence[RunResult], name: str) -> Array:

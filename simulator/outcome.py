@@ -14,7 +14,7 @@ from costmodel.cost import COLUMNS, TRAFFIC
 from costmodel.expect import Expected, Tape, compile_tape, expect, fit_shift
 from costmodel.pricing import Pricing, central_factors
 from costmodel.protocol import Role
-from costmodel.quality import implied_weak_hazard, step_hazard, success
+from costmodel.quality import step_hazard, success
 from costmodel.session import ProtocolSizes
 from costmodel.strategies import strategy as make_strategy
 from costmodel.task import Task
@@ -250,8 +250,7 @@ def _by_phase(e: Expected, columns: tuple[str, ...]) -> dict[str, Array]:
 def success_of(case: Case, strategy: str, samples: Mapping[str, Array] | None) -> Array:
     """Success by the homogeneous closed form, averaged over the tasks' lengths.
 
-    Where the scenario states acceptance and leaves [quality]'s weak hazard at its prior, the hazard is the one that
-    acceptance implies.
+    Where the scenario states acceptance, it says how often the strong model writes; hazards are those of [quality].
     """
     q = case.scenario.quality
     values = [
@@ -260,9 +259,9 @@ def success_of(case: Case, strategy: str, samples: Mapping[str, Array] | None) -
     ]
     w, u, d, f, g = values
     given = case.scenario.protocol.acceptance
-    if given is not None and q.weak_hazard == type(q)().weak_hazard:
+    a = None
+    if given is not None:
         a = np.array([given.value]) if samples is None else sampled(samples, "acceptance", given.value)
-        w = implied_weak_hazard(a, d, f)
-    hazard = step_hazard(strategy, w, u, d, f)
+    hazard = step_hazard(strategy, w, u, d, f, a)
     lengths, counts = np.unique([len(t.steps) for t in case.tasks], return_counts=True)
     return np.asarray(sum(c * success(hazard, g, int(n)) for n, c in zip(lengths, counts, strict=True)) / counts.sum())

@@ -58,11 +58,14 @@ def _point(ev: Evaluator, o: Outcome, dep: Deployment, role: Role, phase: str) -
     moved = cell["weight_bytes"] + cell["kv_bytes"] + cell["state_bytes"] + cell["activation_bytes"]
     device = _device(role, dep)
     intensity = cell["flops"] / moved
+    achieved = cell["flops"] / cell["busy_s"] / dep.n_devices
     ridge = device["peak_flops_per_s"] / device["bandwidth_bytes_per_s"]
+    roof = min(device["peak_flops_per_s"], intensity * device["bandwidth_bytes_per_s"])
+    bound = "overhead" if achieved < 0.5 * roof else "compute" if intensity > ridge else "memory"
     return {
         "intensity_flops_per_byte": intensity,
-        "achieved_flops_per_s": cell["flops"] / cell["busy_s"] / dep.n_devices,
-        "bound": "compute" if intensity > ridge else "memory",
+        "achieved_flops_per_s": achieved,
+        "bound": bound,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from costmodel.expect import Expected
 from costmodel.prediction import Prediction, predict
+from costmodel.protocol import Role
 from hwprofiles.errors import unknown_name
 from simulator.case import Case, prepare
 from simulator.critical import critical_values
@@ -20,7 +21,7 @@ from simulator.sampling import draw_samples, inputs, tiers_of
 from simulator.scenario import Scenario
 from simulator.scenario_file import load_scenario
 from simulator.settle import settle
-from simulator.verdict import Verdict, because, decide, ratio
+from simulator.verdict import Verdict, because, decide, ratio, with_band
 
 WINDOWS: tuple[int, ...] = (1, 2, 4, 8)
 """Windows compared for the recommendation, the scenario's own beside them."""
@@ -53,19 +54,17 @@ class Plan:
         if v.ratio is None:
             return "; ".join((f"{objective}: cannot tell", *v.because))
         word = {"wins": "wins", "loses": "loses", "cannot_tell": "cannot tell"}[v.verdict]
-        text = f"{objective}: {v.strategy} {word}; ratio {_with_band(v.ratio)}"
+        text = f"{objective}: {v.strategy} {word}; ratio {with_band(v.ratio)}"
         for reason in v.because:
             text += f"; {reason}"
         edge = v.critical.get("acceptance")
         return text + (f"; pays from acceptance {edge:.2f}" if edge is not None else "")
 
-    def explain(self) -> Any:
-        """The ledger: seconds, bytes and FLOPs of every phase per task, one row per strategy and phase (DataFrame)."""
-        import pandas as pd
+    def explain(self, quantity: str = "time_s") -> Any:
+        """Where a quantity goes per task: `time_s`, `traffic_bytes` or `flops`, phases by strategies (DataFrame)."""
+        from simulator.plan_document import phase_table
 
-        from simulator.plan_document import phase_rows
-
-        return pd.DataFrame(phase_rows(self))
+        return phase_table(self, quantity)
 
     @property
     def critical(self) -> dict[str, dict[str, float | None]]:
@@ -99,22 +98,24 @@ class Plan:
         return str(pd.DataFrame(rows).T.to_html())
 
 
-def plan(scenario: Scenario | str | Path) -> Plan:
+def plan(scenario: Scenario | str | Path, *, progress: Callable[[str], None] | None = None) -> Plan:
     """Plan a draft-and-verify deployment.
 
     Parameters
     ----------
     scenario : Scenario, bundled name or path of a TOML file
+    progress : is told in words which simulated run begins (under load only)
 
     Raises
     ------
     InputError
         A scenario that is wrong, or that names something unknown or impossible.
     """
-    return plan_case(prepare(scenario if isinstance(scenario, Scenario) else load_scenario(scenario)))
+    case = prepare(scenario if isinstance(scenario, Scenario) else load_scenario(scenario))
+    return plan_case(case, progress=progress)
 
 
-def plan_case(case: Case) -> Plan:
+def plan_case(case: Case, *, progress: Callable[[str], None] | None = None) -> Plan:
     """Plan a prepared case: expected on idle engines, simulated besides when several agents share them."""
     s = case.scenario
     samples = draw_samples(inputs(case), s.run.samples, s.run.seed)
@@ -123,7 +124,7 @@ def plan_case(case: Case) -> Plan:
     if _loaded(s):
         from simulator.loaded import under_load
 
-        outcomes = under_load(case, ev, outcomes)
+        outcomes = under_load(case, ev, outcomes, progress=progress)
     base = outcomes["strong_only"]
     predictions = {n: _predictions(case, ev, o) for n, o in outcomes.items()}
     reasons = {n: _reasons(case, n) for n in outcomes}
@@ -160,6 +161,14 @@ def _loaded(s: Scenario) -> bool:
 
 def _reviewed(outcomes: Mapping[str, Outcome]) -> list[str]:
     return [n for n in _REVIEWED if n in outcomes]
+
+
+def _records_thinking(case: Case) -> bool:
+    return any(
+        s.visible_tokens is not None and s.output_tokens is not None and s.output_tokens > s.visible_tokens
+        for t in case.workload.trajectories
+        for s in t.steps
+    )
 
 
 def _predictions(case: Case, ev: Evaluator, o: Outcome) -> dict[str, Prediction | None]:
@@ -266,7 +275,7 @@ def recommend(
         return stay | {"why": f"{goal} of no reviewed strategy is known"}
     if verdicts["success"].verdict == "loses":
         return stay | {"why": "every reviewed strategy loses more success than success_drop_max allows"}
-    shown = f"{v.strategy} has {goal} ratio {_with_band(v.ratio)}"
+    shown = f"{v.strategy} has {goal} ratio {with_band(v.ratio)}"
     usable = [w for w in windows if w.get(goal) is not None]
     best = min(usable, key=lambda w: (round(w[goal], 3), w["window"])) if usable else None
     if v.verdict == "loses" or min(v.ratio.value, best[goal] if best else 1.0) >= 1.0:
@@ -281,12 +290,8 @@ def recommend(
         why += ", on idle engines" if _loaded(case.scenario) else ""
     success = verdicts["success"]
     if success.verdict == "cannot_tell" and success.ratio is not None:
-        why += f"; its success is not sure to hold: ratio {_with_band(success.ratio)}"
+        why += f"; its success is not sure to hold: ratio {with_band(success.ratio)}"
     return {"strategy": name, "window": window, "objective": goal, "why": why}
-
-
-def _with_band(r: Prediction) -> str:
-    return f"{r.value:.2f} [{r.low:.2f}, {r.high:.2f}]"
 
 
 def _warnings(case: Case) -> tuple[str, ...]:
@@ -296,6 +301,18 @@ def _warnings(case: Case) -> tuple[str, ...]:
     if unknown:
         found.append(
             f"{unknown} of {steps} steps have tools of unknown effect, so they are held; name them under [effects.map]"
+        )
+    thinks = [r for r in Role if case.side(r).thinking]
+    if thinks and case.scenario.workload.thinking_tokens is None and not _records_thinking(case):
+        found.append(
+            f"{' and '.join(thinks)} should think, but the workload records no thinking tokens, so none are priced; "
+            "set workload.thinking_tokens, or thinking = false"
+        )
+    outcomes = [t.outcome for t in case.workload.trajectories if t.outcome is not None]
+    if outcomes:
+        found.append(
+            f"the recorded runs succeeded in {np.mean(outcomes):.0%} (their model, their judge); success here comes "
+            "from [quality], not from them"
         )
     load, money = case.scenario.load, case.scenario.objective.money
     if load.arrival_rate_per_s is not None and money == "dedicated":

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from costmodel.cost import PHASES
-from simulator.outcome import objective_terms
+from hwprofiles.errors import unknown_name
+from simulator.outcome import objective_terms, why_unknown
 from simulator.provenance import rows as provenance
 from simulator.scenario_file import to_document
 from simulator.verdict import Verdict
@@ -71,7 +72,7 @@ def _verdict(v: Verdict) -> dict[str, Any]:
 
 
 def phase_rows(plan: Plan) -> list[dict[str, Any]]:
-    """Seconds, bytes and FLOPs per task of every phase, a row per strategy and phase."""
+    """Seconds, bytes and FLOPs per task of every phase, a row per strategy and phase; None: cannot be known."""
     rows = []
     for name, o in plan.outcomes.items():
         terms = {k: objective_terms(plan.case, o, k, central=True, samples={}) for k in ("time", "traffic", "flops")}
@@ -83,8 +84,35 @@ def phase_rows(plan: Plan) -> list[dict[str, Any]]:
                         "strategy": name,
                         "phase": phase,
                         "time_s": found["time"],
-                        "traffic_bytes": found["traffic"],
-                        "flops": found["flops"],
+                        "traffic_bytes": None if why_unknown(plan.case, name, "traffic") else found["traffic"],
+                        "flops": None if why_unknown(plan.case, name, "flops") else found["flops"],
                     }
                 )
     return rows
+
+
+def phase_table(plan: Plan, quantity: str) -> Any:
+    """A quantity per task as a DataFrame: a row per phase and their total, a column per strategy; NaN: not known.
+
+    Seconds have 3 decimals, the rest 3 significant digits; phases of which nothing is left are left out.
+
+    Raises
+    ------
+    InputError
+        An unknown quantity.
+    """
+    import pandas as pd
+
+    known = ("time_s", "traffic_bytes", "flops")
+    if quantity not in known:
+        raise unknown_name("quantity", quantity, known)
+    names = sorted(plan.outcomes, key=lambda n: n != "strong_only")
+    rows = phase_rows(plan)
+    cells = {(r["phase"], r["strategy"]): r[quantity] for r in rows}
+    unknown = {r["strategy"] for r in rows if r[quantity] is None}
+    phases = [p for p in PHASES if any(cells.get((p, n)) for n in names)]
+    found = {n: [float("nan") if n in unknown else cells.get((p, n), 0.0) for p in phases] for n in names}
+    table = pd.DataFrame(found, index=pd.Index(phases, name=quantity), dtype=float)
+    table.loc["total"] = table.sum(skipna=False)
+    table = table.round(3) if quantity == "time_s" else table.map(lambda x: float(f"{x:.3g}"))
+    return table[(table != 0).any(axis=1)]

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from simulator.outcome import OBJECTIVES
-from simulator.verdict import Verdict, scale_of
+from simulator.verdict import Verdict, scale_of, three_digits
 
 if TYPE_CHECKING:
     from costmodel.prediction import Prediction
     from simulator.plan import Plan
 
-_COLUMNS = {
+_ROWS = {
     "time_s": ("time", "s"),
+    "time_alone_s": ("time alone", "s"),
     "traffic_bytes": ("memory traffic", "bytes"),
     "flops": ("FLOPs", "FLOP"),
     "energy_j": ("energy", "J"),
@@ -21,43 +22,18 @@ _COLUMNS = {
     "success": ("success", ""),
     "strong_output_tokens": ("strong tokens", ""),
 }
+_PER_TABLE = 4
+_CELL = 14
 _WORDS = {"wins": "wins", "loses": "loses", "cannot_tell": "cannot tell"}
 _STYLES = {"wins": "green", "loses": "red", "cannot_tell": "yellow"}
 
 
-def cell(p: Prediction | None, unit: str) -> str:
-    """A prediction in one table cell, value over interval."""
-    if p is None:
-        return "not known"
-    if unit:
-        scale, name = scale_of(p.value, unit)
-        value, low, high = (f"{x / scale:.3g}" for x in (p.value, p.low, p.high))
-        return f"{value} {name}\n[{low}, {high}]"
-    digits = 2 if 0.0 < p.value <= 1.0 and p.high <= 1.0 else 0
-    return f"{p.value:.{digits}f}\n[{p.low:.{digits}f}, {p.high:.{digits}f}]"
-
-
 def plan_table(plan: Plan) -> Any:
-    """The plan for a terminal: strategies, verdicts, recommendation, what would settle the rest."""
+    """The plan for a terminal of 80 columns: strategies, verdicts, recommendation, what would settle the rest."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
     case = plan.case
-    table = Table(title=case.scenario.title, caption="per task; 90 % intervals below", title_justify="left")
-    table.add_column("strategy")
-    for name, _ in _COLUMNS.values():
-        table.add_column(name, justify="right")
-    for strategy, row in plan.predictions.items():
-        label = f"{strategy} (window {plan.outcomes[strategy].window})" if strategy == "spec_agent" else strategy
-        table.add_row(label, *(cell(row[c], unit) for c, (_, unit) in _COLUMNS.items()))
-    verdicts = Table(title="against strong-only", title_justify="left", show_lines=True)
-    for heading in ("objective", "verdict", "ratio", "because", "flips at"):
-        verdicts.add_column(heading)
-    for objective, v in plan.verdicts.items():
-        shown = "\n".join(v.because)
-        word = Text(f"{v.strategy}\n{_WORDS[v.verdict]}", style=_STYLES[v.verdict])
-        verdicts.add_row(objective, word, _ratio(v), shown, _flips(v))
     weak, strong = (site.server.label for site in case.sites.values())
     r = plan.recommended
     window = f", window {r['window']}" if r["window"] else ""
@@ -68,16 +44,78 @@ def plan_table(plan: Plan) -> Any:
     ]
     settled = plan.verdicts[r["objective"]].verdict != "cannot_tell" if plan.settle else True
     lines += [s if settled else f"to settle {s}" for s in plan.settle] + [f"note: {w}" for w in plan.warnings]
-    return Group(table, verdicts, *(Text(line) for line in lines))
+    names = list(plan.predictions)
+    tables = [_strategies(plan, names[i : i + _PER_TABLE]) for i in range(0, len(names), _PER_TABLE)]
+    title = Text(case.scenario.title, style="bold")
+    return Group(title, *tables, _verdicts(plan), *(Text(line) for line in lines))
+
+
+def _strategies(plan: Plan, names: Sequence[str]) -> Any:
+    """One row per quantity, one column per strategy."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_lines=True, collapse_padding=True)
+    table.caption, table.caption_justify = "per task; 90 % intervals in brackets", "left"
+    table.add_column("")
+    for name in names:
+        window = f"\n(window {plan.outcomes[name].window})" if name == "spec_agent" else ""
+        table.add_column(_broken(name) + window, justify="right", no_wrap=True)
+    for column, (words, unit) in _ROWS.items():
+        found = [plan.predictions[name].get(column) for name in names]
+        if column == "time_alone_s" and found == [plan.predictions[name].get("time_s") for name in names]:
+            continue
+        scale, shown = scale_of(max((p.value for p in found if p), default=0.0), unit) if unit else (1.0, "")
+        table.add_row(_row_name(words, shown), *(cell(p, scale, unit) for p in found))
+    return table
+
+
+def cell(p: Prediction | None, scale: float = 1.0, unit: str = "") -> str:
+    """A prediction in one table cell, value over interval, divided by `scale`; without a unit a share or a count."""
+    if p is None:
+        return "not known"
+    digits = 2 if 0.0 < p.value <= 1.0 and p.high <= 1.0 else 0
+    numbers = [three_digits(x / scale) if unit else f"{x:.{digits}f}" for x in (p.value, p.low, p.high)]
+    one_line = f"[{numbers[1]}, {numbers[2]}]"
+    ends = one_line if len(one_line) <= _CELL else one_line.replace(", ", ",\n")
+    return f"{'$' if unit == 'USD' else ''}{numbers[0]}\n{ends}"
+
+
+def _row_name(words: str, unit: str) -> str:
+    name = f"{words} ({unit})" if unit else words
+    return name if len(name) <= _CELL else name.replace(" (", "\n(")
+
+
+def _broken(name: str) -> str:
+    """A strategy's name on two lines where it is wider than a column."""
+    head, _, tail = name.partition("_")
+    return name if len(name) < _CELL else f"{head}_\n{tail}"
+
+
+def _verdicts(plan: Plan) -> Any:
+    """One row per objective: the word, the ratio, the terms behind it and where it flips."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="against strong-only", title_justify="left", show_lines=True, box=box.SIMPLE_HEAD)
+    table.pad_edge = table.show_edge = False
+    for heading in ("objective", "verdict", "ratio"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("because", overflow="fold")
+    for objective, v in plan.verdicts.items():
+        word = Text(f"{_broken(v.strategy)}\n{_WORDS[v.verdict]}", style=_STYLES[v.verdict])
+        table.add_row(objective, word, _ratio(v), Text("\n".join([*v.because, *_flips(v)])))
+    return table
 
 
 def _ratio(v: Verdict) -> str:
     return "not known" if v.ratio is None else f"{v.ratio.value:.2f}\n[{v.ratio.low:.2f}, {v.ratio.high:.2f}]"
 
 
-def _flips(v: Verdict) -> str:
+def _flips(v: Verdict) -> list[str]:
     found = [f"{k} {x:.3g}" for k, x in v.critical.items() if x is not None]
-    return "\n".join(found) or ("nowhere in range" if v.critical else "")
+    return [f"flips at {', '.join(found)}"] if found else ["flips nowhere in range"] if v.critical else []
 
 
 def contrast(plans: Mapping[str, Plan]) -> list[dict[str, Any]]:

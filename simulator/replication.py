@@ -34,6 +34,7 @@ def replicate(
     *,
     keep_log: bool = False,
     each: Callable[[RunResult], None] | None = None,
+    before: Callable[[str, int], None] | None = None,
 ) -> dict[str, list[RunResult]]:
     """Simulate every strategy with the scenario's seeds: `run.seed`, `run.seed + 1`, ... (`run.seeds` of them).
 
@@ -41,6 +42,8 @@ def replicate(
     ----------
     each : callable or None
         Is told of every run as it ends.
+    before : callable or None
+        Is told the strategy and seed of every run before it begins.
     """
     pricing = Pricing(case.sites)
     shift = acceptance_shift(case, pricing)
@@ -49,6 +52,8 @@ def replicate(
     for name in dict.fromkeys(strategies):
         out[name] = []
         for seed in range(first, first + case.scenario.run.seeds):
+            if before is not None:
+                before(name, seed)
             run = simulate(case, name, seed, keep_log=keep_log, pricing=pricing, shift=shift)
             out[name].append(run)
             if each is not None:

@@ -37,7 +37,7 @@ BAND_LIMITS: Mapping[str, tuple[float, float]] = {
     "protocol.acceptance": (0.0, 1.0),
     "protocol.verdict_tokens": (1.0, 1e6),
     "workload.thinking_tokens": (0.0, 1e6),
-    "workload.verbosity": (0.0, 1e3),
+    "workload.verbosity": (0.05, 1e3),
     "link.rtt_s": (0.0, 3600.0),
     **{f"quality.{k}": (0.0, 1.0) for k in ("weak_hazard", "strong_hazard", "detection", "false_reject", "recovery")},
 }
@@ -56,7 +56,7 @@ def scenario_names() -> list[str]:
 
 
 def load_scenario(name_or_path: str | Path, settings: Iterable[str] = ()) -> Scenario:
-    """Read a scenario by bundled name or TOML path and apply `KEY=VALUE` settings.
+    """Read a scenario by bundled name or TOML path and apply `KEY=VALUE` settings; an empty VALUE unsets the key.
 
     Relative file names inside a scenario file are taken from the file's own folder.
 
@@ -80,7 +80,7 @@ def load_scenario(name_or_path: str | Path, settings: Iterable[str] = ()) -> Sce
         _anchor(document, folder)
     for setting in settings:
         key, value = parse_setting(setting)
-        set_key(document, key, value)
+        set_key(document, key, value if setting.partition("=")[2].strip() else None)
     return from_document(document, where)
 
 
@@ -144,16 +144,19 @@ def set_key(document: dict[str, Any], key: str, value: Any) -> None:
     if dotted not in known and not dotted.startswith(("effects.map.", *(f"{k}." for k in all_keys()))):
         raise unknown_name("scenario key", key, known)
     *path, last = dotted.split(".", 2 if dotted.startswith("effects.map.") else -1)
-    part = document
+    tables = [document]
     for name in path:
-        found = part.setdefault(name, {})
+        found = tables[-1].setdefault(name, {})
         if not isinstance(found, dict):
             raise InputError(f"{key}: {name} is not a table")
-        part = found
-    if value is None:
-        part.pop(last, None)
-    else:
-        part[last] = value
+        tables.append(found)
+    if value is not None:
+        tables[-1][last] = value
+        return
+    tables[-1].pop(last, None)
+    for name, outer, inner in zip(reversed(path), reversed(tables[:-1]), reversed(tables[1:]), strict=True):
+        if not inner:  # a table without keys is no table, which matters for [link]
+            del outer[name]
 
 
 def from_document(document: Mapping[str, Any], where: str) -> Scenario:
@@ -216,7 +219,7 @@ def _consistent(s: Scenario, where: str) -> None:
             wrong = band.low if band.low < least else band.high
             refuse(f"{key}: must be {least:g} to {most:g}, got {wrong:g}")
     if s.load.concurrency is not None and s.load.arrival_rate_per_s is not None:
-        refuse("load.concurrency and load.arrival_rate_per_s are two sources for the load; give one")
+        refuse(f"load.concurrency and load.arrival_rate_per_s are two sources for the load; give one{_unset('concurrency')}")
     if len(set(s.strategies)) != len(s.strategies) or "strong_only" not in s.strategies:
         refuse("strategies: must name each strategy once and include 'strong_only', the baseline")
 
@@ -234,9 +237,16 @@ def _workload_consistent(s: Scenario, refuse: Callable[[str], None]) -> None:
     if w.law is not None and w.format is not None:
         refuse("workload.format has no effect on a law")
     if w.thinking_tokens is not None and not (s.weak.thinking or s.strong.thinking):
-        refuse("workload.thinking_tokens has no effect: neither model thinks")
+        refuse(f"workload.thinking_tokens has no effect: neither model thinks{_unset('thinking_tokens')}")
     if w.verbosity is not None and s.strong.thinking and not s.weak.thinking:
-        refuse("weak.thinking = false and workload.verbosity are two sources for what the weak model decodes; give one")
+        refuse(
+            "weak.thinking = false and workload.verbosity are two sources for what the weak model decodes; give one"
+            + _unset("verbosity")
+        )
+
+
+def _unset(parameter: str) -> str:
+    return f" (--set {parameter}= unsets it)"
 
 
 def to_document(value: Any) -> Any:

@@ -12,7 +12,7 @@ from simulator.critical import value_of
 from simulator.outcome import Evaluator, Outcome, objective_terms
 from simulator.sampling import STRUCTURAL
 from simulator.uncertain import Z95
-from simulator.verdict import Verdict
+from simulator.verdict import Verdict, with_band
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -23,7 +23,7 @@ def settle(case: Case, ev: Evaluator, o: Outcome, base: Outcome, v: Verdict) -> 
     if v.ratio is None:
         return ()
     if v.verdict != "cannot_tell":
-        return (f"{objective}: settled; the interval [{v.ratio.low:.2f}, {v.ratio.high:.2f}] lies on one side of 1.",)
+        return (f"{objective}: settled; {with_band(v.ratio)} lies on one side of 1.",)
     shares = variance_shares(case, ev, o, base, objective)
     top = max(shares, key=lambda k: shares[k])
     what = _measure(case, top, v)

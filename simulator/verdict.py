@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -68,6 +69,16 @@ def ratio(case: Case, ev: Evaluator, o: Outcome, base: Outcome, objective: str) 
     return predict(central, total[o.strategy, False] / total[base.strategy, False])
 
 
+def ratio_text(x: float) -> str:
+    """A ratio with as many digits as tell it from 1: 0.73, 0.995, 0.9996."""
+    return next((f"{x:.{d}f}" for d in (2, 3, 4) if x == 1.0 or float(f"{x:.{d}f}") != 1.0), f"{x:.6f}")
+
+
+def with_band(r: Prediction) -> str:
+    """A ratio with its interval."""
+    return f"{ratio_text(r.value)} [{ratio_text(r.low)}, {ratio_text(r.high)}]"
+
+
 def decide(objective: str, r: Prediction | None, success_drop_max: float) -> str:
     """wins / loses / cannot_tell. For success, to win is not to lose more than `success_drop_max`."""
     if r is None:
@@ -89,10 +100,13 @@ def because(case: Case, ev: Evaluator, o: Outcome, base: Outcome, objective: str
     paid = min(names, key=lambda n: change[n])
     unit = _UNITS[objective]
     out = []
+    rest = sum(change.values()) - max(change[saved], 0.0) - min(change[paid], 0.0)
     if change[saved] > 0:
         out.append(f"saves {quantity(change[saved], unit)} of {_PLAIN.get(saved, saved)} per task")
     if change[paid] < 0:
         out.append(f"pays {quantity(-change[paid], unit)} for {_PLAIN.get(paid, paid)} per task")
+    if abs(rest) > 0.02 * sum(float(np.ravel(t)[0]) for t in theirs.values()):
+        out.append(f"all other terms {'save' if rest > 0 else 'cost'} {quantity(abs(rest), unit)}")
     return tuple(out)
 
 
@@ -101,7 +115,12 @@ def _because_success(case: Case, strategy: str) -> tuple[str, ...]:
     if strategy == "weak_only":
         return (f"nobody reviews: a step is wrong with probability {q.weak_hazard.value:.2f}",)
     missed = q.weak_hazard.value * (1 - q.detection.value)
-    kept = implied_acceptance(q.weak_hazard.value, q.detection.value, q.false_reject.value)
+    given = case.scenario.protocol.acceptance
+    kept = (
+        implied_acceptance(q.weak_hazard.value, q.detection.value, q.false_reject.value)
+        if given is None
+        else given.value
+    )
     repairs = (1 - kept) * q.strong_hazard.value
     return (
         f"a review misses a wrong draft in {missed:.3f} of steps",
@@ -114,7 +133,7 @@ _SCALES = {
     "FLOP": ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP")),
     "J": ((1e6, "MJ"), (1e3, "kJ"), (1.0, "J")),
     "s": ((1.0, "s"), (1e-3, "ms")),
-    "USD": ((1.0, "USD"), (1e-3, "mUSD")),
+    "USD": ((1.0, "$"),),
 }
 
 
@@ -124,6 +143,15 @@ def scale_of(value: float, unit: str) -> tuple[float, str]:
 
 
 def quantity(value: float, unit: str) -> str:
-    """A number in a readable unit."""
+    """A number in a readable unit; money always in dollars: 5.36 s, $0.0624."""
     scale, name = scale_of(value, unit)
-    return f"{value / scale:.3g} {name}"
+    return f"${three_digits(value)}" if unit == "USD" else f"{value / scale:.3g} {name}"
+
+
+def three_digits(value: float) -> str:
+    """A number with three significant digits, written out down to a millionth: 0.0624, 48.0, 2809."""
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.2e}")
+    exponent = math.floor(math.log10(abs(rounded)))
+    return f"{value:.{max(0, 2 - exponent)}f}" if exponent >= -6 else f"{value:.2e}"

@@ -14,9 +14,16 @@
     return Math.abs(height - holder.layout.height) > 8 ? Plotly.relayout(holder, { height }) : null;
   };
 
+  // Two columns of names on a narrow page, where every name fits half of it.
+  const entries = (data, width) => {
+    const longest = Math.max(0, ...data.map((trace) => (trace.name || "").length));
+    return width < 560 && longest <= 26 ? { entrywidth: Math.floor(width / 2) - 48, font: { size: 11 } } : {};
+  };
+
   for (const holder of plots) {
     const spec = JSON.parse(document.getElementById(holder.id + "-data").textContent);
     if (coarse) spec.layout.dragmode = false;
+    spec.layout.legend = { ...spec.layout.legend, ...entries(spec.data, holder.clientWidth) };
     heights.set(holder, spec.layout.height);
     Plotly.newPlot(holder, spec.data, spec.layout, config).then(() => fit(holder));
   }

@@ -60,6 +60,8 @@ def read_trace(
         warnings = Warnings()
         neutral_files = name == neutral.NAME
         workload = _neutral(files, chosen) if neutral_files else _foreign(files, name, chosen, warnings)
+        if not neutral_files and len(given) == 1 and len(files) > 1:
+            workload = replace(workload, name=Path(given[0]).resolve().name or workload.name)
     except RecursionError:
         raise InputError(f"{given[0]}: nested too deep") from None
     except OSError as error:

@@ -43,7 +43,7 @@ def statistics(workload: Workload) -> dict[str, object]:
         "tool_s": _spread([s.tool_s for s in steps if s.tools]),
         "user_gap_s": _spread([s.user_gap_s for s in steps if s.user_gap_s]),
         "reads_before_a_write": _spread(_runs(paths, Effect.WRITE)),
-        "reads_before_a_reply": _spread(_runs(paths, Effect.REPLY)),
+        "reads_before_a_reply": _spread(_runs(paths, Effect.REPLY)) if _reads_known(steps) else None,
         "calls_per_tool_step": _spread([len(s.tools) for s in steps if s.tools]),
         "failed_calls_share": sum(errors) / len(errors) if errors else None,
         "mean_outcome": math.fsum(outcomes) / len(outcomes) if outcomes else None,
@@ -94,6 +94,12 @@ def _runs(paths: Sequence[Sequence[Step]], effect: Effect) -> list[int]:
                 found.append(free)
             free = 0
     return found
+
+
+def _reads_known(steps: Sequence[Step]) -> bool:
+    """Whether the effect of any tool is known, where there are tools: else no read can be told."""
+    effects = {c.effect for s in steps for c in s.tools}
+    return not effects or effects != {Effect.UNKNOWN}
 
 
 def _tools(steps: Sequence[Step]) -> list[dict[str, object]]:

@@ -84,9 +84,12 @@ def _document(found: Agreement) -> dict[str, object]:
         "any_order": {"value": None, "reason": no_order}
         if found.any_order is None
         else {**_rate(found.any_order), "leading_share": found.leading_share},
+        "steps_not_compared": found.not_compared,
         "method": found.method,
         "notes": list(found.notes),
-        "toml": found.toml(),
+        "toml": None if found.too_few else found.toml(),
+        "toml_under": "[protocol]",
+        "toml_refused": found.too_few,
     }
 
 
@@ -108,4 +111,15 @@ def _render(console: Console, found: Agreement) -> None:
         table.add_row(label, f"{rate.value:.3f}", f"{rate.low:.3f}", f"{rate.high:.3f}", str(rate.n))
     console.print(table)
     console.print(Text(found.method, style="dim"))
-    console.print(Text("\n" + found.toml()), soft_wrap=True)
+    if found.not_compared is not None:
+        console.print(
+            Text(
+                f"{found.not_compared} steps of the strong model in these tasks hold no compared call (replies, pure "
+                "calls, tools left out), so this says nothing about them"
+            ),
+            soft_wrap=True,
+        )
+    if found.too_few is not None:
+        console.print(Text(f"\n{found.too_few}"), soft_wrap=True)
+    else:
+        console.print(Text(f"\nput this line under [protocol]:\n{found.toml()}"), soft_wrap=True)

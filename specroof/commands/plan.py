@@ -23,6 +23,15 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: specroof plan retail-h200 --set concurrency=8 -o report.html")(plan)
 
 
+def _progress(line: str) -> None:
+    """Show what goes on, in one line of a terminal; an empty line takes it away."""
+    import sys
+
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{line}")
+        sys.stderr.flush()
+
+
 def plan(
     scenarios: Scenarios,
     output: Out = None,
@@ -41,10 +50,15 @@ def plan(
         raise InputError("-o writes the report of one scenario; give one, or leave -o out")
     if markdown and (as_json or output is not None):
         raise InputError("--markdown goes with neither --json nor -o")
+    if output is not None and output.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"-o {output}: the report is HTML, so its name must end in .html")
     if len(set(scenarios)) != len(scenarios):
         raise InputError(f"each scenario once, got {', '.join(scenarios)}")
     loaded = {name: load_scenario(name, settings or ()) for name in scenarios}
-    plans = {name: make_plan(scenario) for name, scenario in loaded.items()}
+    try:
+        plans = {name: make_plan(scenario, progress=_progress) for name, scenario in loaded.items()}
+    finally:
+        _progress("")
     first = next(iter(plans.values()))
     if output is not None:
         from dashboards.report import write_report

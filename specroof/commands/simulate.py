@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hwprofiles.errors import InputError
-from specroof.output import emit
+from specroof.output import emit, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,10 +53,9 @@ def simulate(
 
     case = prepare(load_scenario(scenario, settings or ()))
     names = list(dict.fromkeys(strategy or case.scenario.strategies))
-    runs = _with_progress(
-        len(names) * case.scenario.run.seeds,
-        lambda each: replicate(case, names, keep_log=timeline is not None or out is not None, each=each),
-    )
+    keep = timeline is not None or out is not None
+    with _progress(case, len(names)) as (each, before):
+        runs = replicate(case, names, keep_log=keep, each=each, before=before)
     summary = {name: summarise(found) for name, found in runs.items()}
     ratios = {}
     if "strong_only" in runs:
@@ -72,20 +72,31 @@ def simulate(
         "events": sum(run.meta["events"] for found in runs.values() for run in found),
     }
     emit(document, as_json, lambda console: _render(console, case, document))
+    if out is not None:
+        say("note", f"{_counted(sum(map(len, runs.values())), 'run')} written to {out}")
+    if timeline is not None:
+        seed = runs[names[0]][0].meta["seed"]
+        say("note", f"timeline of {names[0]}, seed {seed}, written to {timeline}; open it in Perfetto")
 
 
-def _with_progress(
-    total: int, work: Callable[[Callable[[RunResult], None] | None], dict[str, list[RunResult]]]
-) -> dict[str, list[RunResult]]:
+@contextmanager
+def _progress(case: Case, strategies: int) -> Iterator[tuple[Callable[[RunResult], None], Callable[[str, int], None]]]:
+    """What to call after and before every run: a bar on a terminal, else nothing."""
     if not sys.stderr.isatty():
-        return work(None)
+        yield lambda run: None, lambda name, seed: None
+        return
     from rich.progress import Progress
 
     from specroof.output import console
 
+    run = case.scenario.run
     with Progress(console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task("simulating", total=total)
-        return work(lambda _: bar.advance(task))
+        task = bar.add_task("simulating", total=strategies * run.seeds)
+
+        def before(name: str, seed: int) -> None:
+            bar.update(task, description=f"simulating {name}, seed {seed - run.seed + 1} of {run.seeds}")
+
+        yield lambda _: bar.advance(task), before
 
 
 def _save(folder: Path, runs: dict[str, list[RunResult]]) -> None:
@@ -112,12 +123,17 @@ def _render(console: Console, case: Case, document: dict[str, Any]) -> None:
 
     load = case.scenario.load
     text = (
-        f"{load.arrival_rate_per_s:g} trajectories/s" if load.arrival_rate_per_s else f"{load.concurrency or 1} agents"
+        f"{load.arrival_rate_per_s:g} trajectories/s"
+        if load.arrival_rate_per_s
+        else _counted(load.concurrency or 1, "agent")
     )
-    console.print(Text(f"{case.scenario.title}: {text}, {case.scenario.run.seeds} seeds", style="bold"))
+    seeds = _counted(case.scenario.run.seeds, "seed")
+    console.print(Text(f"{case.scenario.title}: {text}, {seeds}", style="bold"))
+    compared = len(document["summary"]) > 1 and bool(document["time_ratio_to_strong_only"])
     table = Table(box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
-    for heading in ("time s", "90 %", "p95 s", "queue s", "to strong_only", "90 %", "weak busy", "strong busy"):
+    against = ("to strong_only", "90 %") if compared else ()
+    for heading in ("time s", "90 %", "p95 s", "queue s", *against, "weak busy", "strong busy"):
         table.add_column(heading, justify="right")
     for name, part in document["summary"].items():
         ratio = document["time_ratio_to_strong_only"].get(name)
@@ -127,17 +143,30 @@ def _render(console: Console, case: Case, document: dict[str, Any]) -> None:
             *_cells(part["time_s"]),
             _cells(part["time_s_p95"])[0],
             _cells(part["queue_s"])[0],
-            *_cells(ratio),
+            *(_cells(ratio) if compared else ()),
             *(f"{busy[role]:.0%}" if role in busy else "API" for role in ("weak", "strong")),
         )
     console.print(table)
     counts = ", ".join(f"{n} {status}" for status, n in document["status_counts"].items())
     console.print(Text(f"{counts}; {document['events']:,} events", style="dim"))
+    if document["status_counts"]["unfinished"]:
+        horizon = ", or were cut off by run.horizon_s" if case.scenario.run.horizon_s is not None else ""
+        text = f"unfinished: they kept the load up behind the last counted one{horizon}; they are in no mean"
+        console.print(Text(text, style="dim"))
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def _cells(interval: dict[str, Any] | None) -> tuple[str, str]:
     if interval is None:
         return "-", ""
     if interval["low"] is None:
-        return f"{interval['value']:.3g}", ""
-    return f"{interval['value']:.3g}", f"{interval['low']:.3g} .. {interval['high']:.3g}"
+        return _short(interval["value"]), ""
+    return _short(interval["value"]), f"{_short(interval['low'])} .. {_short(interval['high'])}"
+
+
+def _short(value: float) -> str:
+    """Three digits; what is below a nanosecond (or a billionth) is rounding, so 0."""
+    return "0" if abs(value) < 1e-9 else f"{value:.3g}"

@@ -101,7 +101,8 @@ def _render(console: Console, found: ImportedTrace, document: dict[str, object])
     tools = document.get("tools")
     if isinstance(tools, list):
         for tool in tools:
-            line = f"  {tool['name']}: {tool['calls']} calls, {tool['effect']}"
+            calls = "1 call" if tool["calls"] == 1 else f"{tool['calls']:,} calls"
+            line = f"  {tool['name']}: {calls}, {tool['effect']}"
             console.print(Text(line))
 
 
@@ -111,5 +112,5 @@ def _plain(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(_plain(v) for v in value) or "nothing"
     if isinstance(value, float):
-        return f"{value:,.4g}"
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) else "unknown" if value is None else str(value)

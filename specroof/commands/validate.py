@@ -27,6 +27,12 @@ Settings = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE"
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
+FAKE_NOTE = (
+    "both engines are fake: they take the times that the cost model itself predicts, so this tries the protocol and "
+    "its journal, not the prediction"
+)
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(epilog="Example: specroof validate retail-h200 --weak fake: --strong fake: -o runs/fake")(validate)
@@ -53,7 +59,7 @@ def validate(
     from specroof.output import MissingError, emit
     from validate.engine import EngineError
     from validate.journal import JournalError
-    from validate.report import document
+    from validate.report import FAKE, document
     from validate.report import validate as run
     from validate.session import desk_jobs
     from validate.taskfile import read_jobs
@@ -81,7 +87,11 @@ def validate(
     except (EngineError, ToolFailure, JournalError) as error:
         later = " (--resume goes on from here)" if output else ""
         raise MissingError(f"{error}{later}") from None
+    finally:
+        _progress("")
     result = document(case, found)
+    if weak == FAKE:
+        result = {"note": FAKE_NOTE, **result}
     emit(result, as_json, lambda console: _show(console, result))
 
 
@@ -106,6 +116,8 @@ def _show(console: Any, result: dict[str, Any]) -> None:
             error = f"{one['errors'][metric]['median_ape']:.1%}"
             table.add_row(name, metric, f"{value:.4g}", guess, error, f"{one['in_band'][metric]:.0%}")
     console.print(table)
+    if "note" in result:
+        console.print(f"note: {result['note']}", soft_wrap=True)
     h = result["held"]
     console.print(
         f"held actions: {h['held']}, accepted {h['accepted']}, run before a verdict {h['executed_before_verdict']}, "

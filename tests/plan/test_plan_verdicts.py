@@ -84,6 +84,10 @@ def test_because_names_the_largest_saving_and_the_largest_cost(name, planned):
             expected.append(
                 f"pays {quantity(-saved[bottom], UNITS[objective])} for {_PLAIN.get(bottom, bottom)} per task"
             )
+        rest = sum(saved.values()) - max(saved[top], 0.0) - min(saved[bottom], 0.0)
+        if abs(rest) > 0.02 * sum(float(np.sum(x)) for x in theirs.values()):
+            word = "save" if rest > 0 else "cost"
+            expected.append(f"all other terms {word} {quantity(abs(rest), UNITS[objective])}")
         assert v.because == tuple(expected)
 
 

@@ -27,7 +27,7 @@ OTHER = {
     "weak.replicas": (LLAMA, "2", ()),
     "weak.max_seqs": (LLAMA, "1", LOADED),
     "weak.chunk_tokens": (LLAMA, "512", ()),
-    "weak.thinking": (LLAMA, "false", ("thinking_tokens=100",)),
+    "weak.thinking": (LLAMA, "true", ("thinking_tokens=100", "strong.thinking=true")),
     "weak.prompt_tokens": (LLAMA, "9000", ()),
     "weak.usd_per_h": (LLAMA, "7", ()),
     "strong.model": (LLAMA, "meta-llama/Llama-3.1-8B", ()),
