@@ -105,7 +105,7 @@ def test_a_desk_whose_journal_is_gone_is_not_used_again(run_cli: Any, quick_fold
     [
         (("--weak", "http://127.0.0.1:1/v1"), "both URLs or both 'fake:'"),
         (("--strong", "http://127.0.0.1:1/v1"), "both URLs or both 'fake:'"),
-        (("--weak", "http://a", "--strong", "http://b", "--faults", "1"), "--faults needs the fake engines"),
+        (("--weak", "http://a", "--strong", "http://b", "--faults", "1"), "--faults needs engines in this process"),
         (("--weak", "ftp://a", "--strong", "http://b"), "must begin with http:// or https://"),
         (("--weak", "fake", "--strong", "fake"), "must begin with http:// or https://"),
         (("--weak", "FAKE:", "--strong", "fake:"), "both URLs or both 'fake:'"),
