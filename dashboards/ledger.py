@@ -184,4 +184,4 @@ def _paint(phase: str) -> dict[str, object]:
 
 def _broken(text: str) -> str:
     """A long bar label on several lines, so that the bars keep their room on a phone."""
-    return "<br>".join(template.plain(line) for line in textwrap.wrap(template.shorten(text, 48), 18))
+    return "<br>".join(template.plain(line) for line in textwrap.wrap(template.shorten(text, 48), 13))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -13,7 +14,7 @@ import jinja2
 import pandas as pd
 import plotly.graph_objects as go
 import plotly.io
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from dashboards import figures, view
@@ -165,5 +166,6 @@ def _environment() -> jinja2.Environment:
 
 
 def _breakable(text: str) -> Markup:
-    """`text` escaped, with a place to break the line after each underscore and none inside a number."""
-    return escape(text.replace("\u2009", "\u202f")).replace("_", Markup("_<wbr>"))
+    """`text` escaped, with places to break the line between the parts of a name and none inside a number."""
+    parts = re.split(r"(?<=_)|(?<=[./])(?=[A-Za-z])", text.replace("\u2009", "\u202f"))
+    return Markup("<wbr>").join(parts)

@@ -73,7 +73,7 @@ class Agreement:
             return None
         what = "calls compared" if self.kind == "trace_pair" else "steps judged"
         return (
-            f"no line for a scenario: {self.mean.n} {what} in {self.tasks} tasks; at least {LEAST_CALLS} in "
+            f"no line for a scenario: {self.mean.n} {what} in {self.tasks} task{'s' * (self.tasks != 1)}; at least {LEAST_CALLS} in "
             f"{LEAST_TASKS} tasks are needed, so plan with the prior until you have more"
         )
 

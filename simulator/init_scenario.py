@@ -38,6 +38,7 @@ class ScenarioDraft:
     rules : the user's own lines of the effects map
     missing : what at least one trajectory of the trace cannot tell
     unpriced : steps without token counts, which cannot be planned with
+    thinking_recorded : whether some step of the trace tells its thinking tokens
     """
 
     path: Path
@@ -53,7 +54,43 @@ class ScenarioDraft:
     tools: tuple[ToolNote, ...]
     missing: tuple[str, ...]
     unpriced: int
+    thinking_recorded: bool
     warnings: tuple[str, ...]
+
+    def thinks(self, role: str) -> bool:
+        """Whether a model thinks before its steps; it does unless somebody says otherwise."""
+        side = self.weak if role == "weak" else self.strong
+        return bool(side.get("thinking", True))
+
+    @property
+    def assumed_bands(self) -> dict[str, Any]:
+        """Keys of [workload] that stand in for thinking the trace does not record, as in `DEFAULT_PAIR`."""
+        if self.thinking_recorded or not (self.thinks("weak") or self.thinks("strong")):
+            return {}
+        keys = ["thinking_tokens"] + ["verbosity"] * (self.thinks("weak") and self.thinks("strong"))
+        standard = load_scenario(DEFAULT_PAIR).workload
+        return {k: {**to_document(getattr(standard, k)), "source": _ASSUMED[k]} for k in keys}
+
+
+_ASSUMED: Mapping[str, str] = {
+    "thinking_tokens": f"assumed as in {DEFAULT_PAIR}: recorded thinking models on tau2 retail spend 58 to 219 a step",
+    "verbosity": f"assumed as in {DEFAULT_PAIR}: a small model thinks as long; recorded pairs differ by up to half",
+}
+
+
+def dtype_note(draft: ScenarioDraft, role: str) -> str | None:
+    """Which type a model's weights have and why, in words; None behind an API."""
+    side = draft.weak if role == "weak" else draft.strong
+    if "api" in side:
+        return None
+    dtype, device = side["weight_dtype"], f"{side.get('n_devices', 1)} x {side['hardware']}"
+    if role in draft.assumed:
+        why = f"as in {DEFAULT_PAIR}"
+    elif dtype == "bf16":
+        why = "its checkpoint states no quantisation; if you serve another type, such as fp8, set weight_dtype"
+    else:
+        why = "as its checkpoint states"
+    return f"{role}: {side['model']} on {device}, weights {dtype} ({why})"
 
 
 def draft_scenario(
@@ -65,6 +102,7 @@ def draft_scenario(
     effects: str | None = None,
     mcp_tools: str | None = None,
     format: str | None = None,
+    thinking: bool = True,
 ) -> ScenarioDraft:
     """Read a trace and gather what a scenario for it says.
 
@@ -78,6 +116,8 @@ def draft_scenario(
         `MODEL@HARDWARE` or `api:PROVIDER/MODEL`; None: as in the bundled scenario `DEFAULT_PAIR`.
     effects, mcp_tools : str or None
         An effects map, an MCP tools/list export.
+    thinking : bool
+        False: neither model thinks before its steps.
 
     Raises
     ------
@@ -86,6 +126,9 @@ def draft_scenario(
     """
     path = Path(output)
     sides = {role: _side(role, text, path.parent) for role, text in (("weak", weak), ("strong", strong))}
+    if not thinking:
+        for side in sides.values():
+            side["thinking"] = False
     user = EffectMap() if effects is None else read_effects(effects)
     known = user
     if mcp_tools is not None:
@@ -114,6 +157,10 @@ def draft_scenario(
         mcp_tools=None if mcp_tools is None else _relative(mcp_tools, path.parent),
         tools=tool_notes(work, known),
         missing=tuple(sorted({m for t in work.trajectories for m in t.missing})),
+        thinking_recorded=any(
+            s.output_tokens is not None and s.visible_tokens is not None and s.output_tokens > s.visible_tokens
+            for s in steps
+        ),
         unpriced=sum(s.output_tokens is None or s.prompt_tokens is None for s in steps),
         warnings=warnings,
     )

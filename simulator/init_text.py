@@ -115,7 +115,7 @@ def _side(draft: ScenarioDraft, role: str) -> Iterator[str]:
     yield f"[{role}]"
     if "api" in side:
         yield f"api = {_toml(side['api'])}"
-        yield from _defaults(role, ("thinking",))
+        yield from _thinking(draft, role)
         return
     for key in ("model", "hardware"):
         yield f"{key} = {_toml(side[key])}"
@@ -124,11 +124,12 @@ def _side(draft: ScenarioDraft, role: str) -> Iterator[str]:
     yield f"n_devices = {side.get('n_devices', 1)}{how}"
     how = "  # as the checkpoint's configuration has it; change it if you serve another" if chosen else ""
     yield f"weight_dtype = {_toml(side['weight_dtype'])}{how}"
-    if chosen:
-        yield from _defaults(role, ("kv_dtype", "thinking", "replicas", "usd_per_h"))
-    else:
-        yield f"thinking = {_toml(side['thinking'])}  # {_meaning(role, 'thinking')}"
-        yield from _defaults(role, ("kv_dtype", "replicas", "usd_per_h"))
+    yield from _thinking(draft, role)
+    yield from _defaults(role, ("kv_dtype", "replicas", "usd_per_h"))
+
+
+def _thinking(draft: ScenarioDraft, role: str) -> Iterator[str]:
+    yield f"thinking = {_toml(draft.thinks(role))}  # {_meaning(role, 'thinking')}"
 
 
 def _workload(draft: ScenarioDraft) -> Iterator[str]:
@@ -137,7 +138,22 @@ def _workload(draft: ScenarioDraft) -> Iterator[str]:
     yield f"trace = {_toml(draft.trace)}"
     if draft.format is not None:
         yield f"format = {_toml(draft.format)}"
-    yield from _defaults("workload")
+    bands = draft.assumed_bands
+    if bands:
+        yield from _comment(
+            "The models think and the trace records no thinking tokens, so these two stand in. Measure them: they "
+            "decide much of the time. If your models do not think, set thinking = false above and delete them."
+            if len(bands) == 2
+            else "A model thinks and the trace records no thinking tokens, so this stands in. Measure it."
+        )
+        if "thinking" in draft.missing:
+            yield from _comment(
+                "If the trace's output tokens include thinking already, it would count twice: as above."
+            )
+        for key, value in bands.items():
+            yield from _comment(f"{key}: {_meaning('workload', key)}")
+            yield f"{key} = {_toml(value)}"
+    yield from _defaults("workload", tuple(k for k in _SHOWN["workload"] if k not in bands))
 
 
 def _effects(draft: ScenarioDraft) -> Iterator[str]:

@@ -219,7 +219,8 @@ def _consistent(s: Scenario, where: str) -> None:
             wrong = band.low if band.low < least else band.high
             refuse(f"{key}: must be {least:g} to {most:g}, got {wrong:g}")
     if s.load.concurrency is not None and s.load.arrival_rate_per_s is not None:
-        refuse(f"load.concurrency and load.arrival_rate_per_s are two sources for the load; give one{_unset('concurrency')}")
+        both = "load.concurrency and load.arrival_rate_per_s are two sources for the load; give one"
+        refuse(both + _unset("concurrency"))
     if len(set(s.strategies)) != len(s.strategies) or "strong_only" not in s.strategies:
         refuse("strategies: must name each strategy once and include 'strong_only', the baseline")
 

@@ -14,18 +14,21 @@
     return Math.abs(height - holder.layout.height) > 8 ? Plotly.relayout(holder, { height }) : null;
   };
 
-  // Two columns of names on a narrow page, where every name fits half of it.
-  const entries = (data, width) => {
-    const longest = Math.max(0, ...data.map((trace) => (trace.name || "").length));
-    return width < 560 && longest <= 26 ? { entrywidth: Math.floor(width / 2) - 48, font: { size: 11 } } : {};
+  // Two columns of names on a narrow page, where every name fits half of the picture.
+  const columns = (holder) => {
+    if (holder.clientWidth >= 560) return null;
+    const names = [...holder.querySelectorAll("g.legend text.legendtext")];
+    const longest = Math.max(0, ...names.map((name) => name.getBBox().width));
+    const fits = longest + 40 <= holder._fullLayout._size.w / 2 + 4;
+    return fits ? Plotly.relayout(holder, { "legend.entrywidth": 0.5, "legend.entrywidthmode": "fraction" }) : null;
   };
 
   for (const holder of plots) {
     const spec = JSON.parse(document.getElementById(holder.id + "-data").textContent);
     if (coarse) spec.layout.dragmode = false;
-    spec.layout.legend = { ...spec.layout.legend, ...entries(spec.data, holder.clientWidth) };
+    if (holder.clientWidth < 560) spec.layout.legend = { ...spec.layout.legend, font: { size: 10.5 } };
     heights.set(holder, spec.layout.height);
-    Plotly.newPlot(holder, spec.data, spec.layout, config).then(() => fit(holder));
+    Plotly.newPlot(holder, spec.data, spec.layout, config).then(() => columns(holder)).then(() => fit(holder));
   }
   let settled;
   window.addEventListener("resize", () => {

@@ -41,6 +41,9 @@ def init(
     format_name: Annotated[
         str | None, typer.Option("--format", help="neutral, tau2, claude_code or otlp; told from content.")
     ] = None,
+    no_thinking: Annotated[
+        bool, typer.Option("--no-thinking", help="Neither model thinks before a step (default: both do).")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the scenario file.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
@@ -49,7 +52,14 @@ def init(
 
     refuse_to_overwrite(output, force=force)
     draft = draft_scenario(
-        trace, output, weak=weak, strong=strong, effects=effects, mcp_tools=mcp_tools, format=format_name
+        trace,
+        output,
+        weak=weak,
+        strong=strong,
+        effects=effects,
+        mcp_tools=mcp_tools,
+        format=format_name,
+        thinking=not no_thinking,
     )
     scenario = write_scenario(draft, force=force)
     for line in draft.warnings:
@@ -62,6 +72,7 @@ def init(
 
 
 def _document(draft: ScenarioDraft, scenario: Scenario, output: str) -> dict[str, Any]:
+    from simulator.init_scenario import dtype_note
     from simulator.init_text import MISSING
     from simulator.scenario_file import to_document
 
@@ -85,6 +96,8 @@ def _document(draft: ScenarioDraft, scenario: Scenario, output: str) -> dict[str
         "missing_means": {item: MISSING.get(item, item) for item in draft.missing},
         "steps_without_tokens": draft.unpriced,
         "assumed": list(draft.assumed),
+        "assumed_keys": [f"workload.{k}" for k in draft.assumed_bands],
+        "weight_dtypes": {role: dtype_note(draft, role) for role in ("weak", "strong")},
         "warnings": list(draft.warnings),
         "scenario": to_document(scenario),
     }
@@ -93,6 +106,8 @@ def _document(draft: ScenarioDraft, scenario: Scenario, output: str) -> dict[str
 def _render(console: Console, draft: ScenarioDraft, output: str) -> None:
     from rich.table import Table
     from rich.text import Text
+
+    from simulator.init_scenario import dtype_note
 
     console.print(
         Text(f"{output}: a scenario for {draft.workload.name} ({draft.found_format})", style="bold"), soft_wrap=True
@@ -104,6 +119,17 @@ def _render(console: Console, draft: ScenarioDraft, output: str) -> None:
         proposed = f"{t.proposed.value}?" if t.status == "confirm" else ""
         table.add_row(Text(t.name), str(t.calls), t.effect.value, proposed, Text(t.why))
     console.print(table)
+    for role in ("weak", "strong"):
+        note = dtype_note(draft, role)
+        if note is not None:
+            console.print(Text(note), soft_wrap=True)
+    band = draft.assumed_bands.get("thinking_tokens")
+    if band is not None:
+        text = (
+            f"thinking: the trace records none, so {band['low']:g} to {band['high']:g} tokens a step are assumed; "
+            "measure it, or say --no-thinking"
+        )
+        console.print(Text(text), soft_wrap=True)
     waiting = sum(t.status == "confirm" for t in draft.tools)
     if draft.missing:
         console.print(Text(f"missing in the trace: {', '.join(draft.missing)}"))

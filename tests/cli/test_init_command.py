@@ -178,7 +178,7 @@ def test_mcp_tools(init, tmp_path):
 
 def test_a_bundled_recording(init):
     document, output = init("retail")
-    assert live(output)["workload"] == {"trace": "retail"}
+    assert live(output)["workload"]["trace"] == "retail"
     assert all(t["confirmed"] for t in document["tools"])
     trajectories = workload("retail").trajectories
     assert sum(t["calls"] for t in document["tools"]) == sum(len(s.tools) for t in trajectories for s in t.steps)
@@ -196,6 +196,40 @@ def test_models_that_nobody_names_are_those_of_retail_h200(init):
     assert output.read_text(encoding="utf-8").count("Nobody named one") == 2
 
 
+def test_thinking_that_the_trace_does_not_record_is_assumed_as_in_retail_h200(init):
+    document, output = init(UNKNOWN)
+    standard, made = load_scenario("retail-h200").workload, load_scenario(output).workload
+    for key in ("thinking_tokens", "verbosity"):
+        ours, theirs = getattr(made, key), getattr(standard, key)
+        assert (ours.value, ours.low, ours.high, ours.tier) == (theirs.value, theirs.low, theirs.high, "assumed")
+    assert document["assumed_keys"] == ["workload.thinking_tokens", "workload.verbosity"]
+    assert prepare(load_scenario(output))
+
+
+def test_models_that_do_not_think_need_no_thinking(init):
+    document, output = init(UNKNOWN, "--no-thinking")
+    made = live(output)
+    assert (made["weak"]["thinking"], made["strong"]["thinking"]) == (False, False)
+    assert set(made["workload"]) == {"trace"}
+    assert document["assumed_keys"] == []
+    assert prepare(load_scenario(output))
+
+
+def test_thinking_that_the_trace_records_is_used(init):
+    (t,) = UNKNOWN.trajectories
+    steps = tuple(replace(s, visible_tokens=40) for s in t.steps)
+    _, output = init(replace(UNKNOWN, trajectories=(replace(t, steps=steps),)))
+    assert set(live(output)["workload"]) == {"trace"}
+
+
+def test_the_type_of_the_weights_is_said_with_its_reason(init):
+    document, _ = init(UNKNOWN, "--weak", "Qwen/Qwen3-32B-FP8@h200")
+    assert "weights fp8 (as its checkpoint states)" in document["weight_dtypes"]["weak"]
+    assert "weights fp8 (as in retail-h200)" in document["weight_dtypes"]["strong"]
+    document, _ = init(UNKNOWN, "--force", "--strong", "Qwen/Qwen3.5-397B-A17B@h200")
+    assert "weights bf16 (its checkpoint states no quantisation" in document["weight_dtypes"]["strong"]
+
+
 def test_the_fewest_devices_that_hold_the_model(init):
     _, output = init(UNKNOWN, "--weak", "Qwen/Qwen3.5-4B@h200", "--strong", "Qwen/Qwen3.5-397B-A17B@h200")
     made = live(output)
@@ -207,7 +241,7 @@ def test_the_fewest_devices_that_hold_the_model(init):
 
 def test_an_api_reviews(init):
     _, output = init(UNKNOWN, "--strong", "api:anthropic/claude-sonnet-4-6")
-    assert live(output)["strong"] == {"api": "anthropic/claude-sonnet-4-6"}
+    assert live(output)["strong"] == {"api": "anthropic/claude-sonnet-4-6", "thinking": True}
     assert prepare(load_scenario(output))
 
 

@@ -176,7 +176,8 @@ def test_phases_name_strategies_whose_quantity_is_not_known():
             {"strategy": "spec_agent", "phase": "draft_decode", "traffic_bytes": 2e9},
         ]
     )
-    assert "not known: Strong only" in notes(figures.phases(frame, "traffic_bytes"))
+    said = figures.phases(frame, "traffic_bytes").layout.annotations
+    assert [(a.text, a.y) for a in said] == [("not known", 0)]  # where strong only's bar would be
 
 
 def test_wasted_work_is_hatched(plan_document):

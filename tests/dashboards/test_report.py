@@ -148,6 +148,21 @@ def test_what_is_not_known_says_why(plan_document):
     assert text.count("no price is set for h200 devices") == 1  # one note for the three strategies that share it
 
 
+def test_no_ruler_where_the_ratio_is_not_known(plan_document, page):
+    known = [v for v in plan_document["verdicts"].values() if v["ratio"] is not None]
+    assert len([a for tag, a in page.elements if tag == "svg"]) == len(known) == len(plan_document["verdicts"]) - 1
+
+
+def test_the_roofline_says_what_holds_a_point_far_below_its_roof(page):
+    assert "fixed times per operation, such as kernel launches and the host" in page.text
+
+
+def test_numbers_in_the_provenance_never_break(plan_document):
+    plan_document["provenance"][0]["value"] = 140_000
+    text = render_report(plan_document)
+    assert "<td>140\u202f000</td>" in text
+
+
 def test_the_rung_is_marked(page):
     assert [a for tag, a in page.elements if tag == "li" and a.get("aria-current") == "step"]
     assert "89 tasks done by both models" in page.text

@@ -12,7 +12,10 @@ SMALL = ("--set", "run.seeds=2", "--set", "load.n_trajectories=4", "--set", "con
 def test_json_is_the_contract_and_repeats(run_cli, tmp_path):
     command = ("simulate", "retail-h200", "--strategy", "strong_only", "--strategy", "spec_agent", *SMALL, "--json")
     first = run_cli(*command, "-o", tmp_path / "runs", "--timeline", tmp_path / "t.json")
-    assert (first.code, first.err) == (0, "")
+    assert first.code == 0
+    written, drawn = first.err.splitlines()
+    assert f"4 runs written to {tmp_path / 'runs'}" in written
+    assert f"timeline of strong_only, seed 0, written to {tmp_path / 't.json'}" in drawn
     document = json.loads(first.out)
     assert next(iter(document)) == "schema_version"
     assert set(document["summary"]) == {"strong_only", "spec_agent"}
@@ -35,6 +38,14 @@ def test_a_table_for_people(run_cli):
     assert "spec_agent" in shown.out
     assert "API" in shown.out
     assert "0 rejected" in shown.out
+    assert "2 agents, 2 seeds" in shown.out
+    assert "to strong_only" not in shown.out
+
+
+def test_one_is_singular_and_rounding_is_zero(run_cli):
+    shown = run_cli("simulate", "retail-h200", "--strategy", "strong_only", *SMALL[:4], "--set", "run.seeds=1")
+    assert "1 agent, 1 seed" in shown.out
+    assert "e-" not in shown.out
 
 
 def test_errors_are_plain(run_cli, tmp_path):

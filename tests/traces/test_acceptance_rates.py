@@ -116,10 +116,31 @@ def test_tasks_are_resampled_not_calls():
 
 
 def test_scenario_lines_are_toml():
-    found = agreement(work(run([A]), name='we"ak\\'), work(run([A]), name="strong"))
-    table = tomllib.loads(found.toml())["protocol"]["acceptance"]
+    tasks = [run([A] * 7, str(i)) for i in range(3)]
+    found = agreement(work(*tasks, name='we"ak\\\n'), work(*tasks, name="strong"))
+    line = found.toml()
+    assert line.count("\n") == 1  # one line, so that it fits under a [protocol] that is there already
+    table = tomllib.loads(f"[protocol]\nwindow = 4\n{line}")["protocol"]["acceptance"]
+    assert table == found.band()
     assert (table["value"], table["tier"]) == (1, "measured")
     assert table["low"] <= table["value"] <= table["high"]
+    assert table["source"].startswith("trace pair: literal agreement, a lower bound")
+    assert all(words in table["source"] for words in ("weak we'ak", "strong strong", "replies are not compared"))
+
+
+@pytest.mark.parametrize(("tasks", "calls"), [(1, 40), (2, 20), (19, 1), (3, 6)])
+def test_too_few_comparisons_give_no_line(tasks, calls):
+    trace = work(*(run([A] * calls, str(i)) for i in range(tasks)))
+    found = agreement(trace, trace)
+    with pytest.raises(InputError, match=f"{tasks * calls} calls compared in {tasks} task"):
+        found.toml()
+
+
+def test_replies_of_the_strong_model_are_counted_as_not_compared():
+    reply = Step(index=1, effect=Effect.REPLY)
+    strong = run([A])
+    strong = replace(strong, steps=(*strong.steps, reply, replace(reply, index=2)))
+    assert agreement(work(run([A])), work(strong)).not_compared == 2
 
 
 CSV = "task,step,position,effect,accepted\nt1,0,0,read,1\nt1,1,1,write,no\nt2,0,0,read,TRUE\n\nt2,4,0,reply,0\n"
@@ -132,6 +153,10 @@ def test_judgements(tmp_path):
     assert (found.tasks, found.mean.value, found.mean.n, found.any_order) == (2, 0.5, 4, None)
     assert [(p.position, p.rate.n) for p in found.by_position] == [(0, 3), (1, 1)]
     assert list(found.by_effect) == ["read", "write", "reply"]
+    assert found.band()["source"].startswith("judgements: j.csv")
+    assert found.not_compared is None
+    with pytest.raises(InputError, match="4 steps judged in 2 tasks"):
+        found.toml()
 
 
 BAD = {
@@ -162,6 +187,10 @@ def test_the_command_gives_the_contracts_keys(run_cli):
     assert done.code == 0
     assert set(found["mean"]) == {"value", "low", "high", "n"}
     assert {"by_position", "by_effect", "any_order", "toml"} <= set(found)
+    assert found["toml_refused"] is None
+    shown = run_cli("acceptance", "--weak", "retail-gpt-4.1-mini", "--strong", "retail-gemini-3-flash").out
+    assert f"put this line under [protocol]:\n{found['toml']}" in shown
+    assert f"{found['steps_not_compared']} steps of the strong model" in shown
     assert run_cli("acceptance", "--weak", "retail", "--strong", "retail-gemini-3-flash", "--json").out == done.out
 
 
