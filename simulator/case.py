@@ -269,7 +269,7 @@ def _acceptance(scenario: Scenario) -> tuple[AcceptanceLaw, Uncertain, str]:
             prior(),
             (
                 "prior: nothing of this workload has been measured "
-            "(writes are kept less often, and so is a segment's first step)"
+                "(writes are kept less often, and so is a segment's first step)"
             ),
         )
     shape = (

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from simulator.outcome import OBJECTIVES
-from simulator.verdict import Verdict, scale_of, three_digits
+from simulator.sampling import inputs
+from simulator.verdict import Verdict, scale_of, three_digits, with_band
 
 if TYPE_CHECKING:
     from costmodel.prediction import Prediction
@@ -105,17 +106,24 @@ def _verdicts(plan: Plan) -> Any:
     table.add_column("because", overflow="fold")
     for objective, v in plan.verdicts.items():
         word = Text(f"{_broken(v.strategy)}\n{_WORDS[v.verdict]}", style=_STYLES[v.verdict])
-        table.add_row(objective, word, _ratio(v), Text("\n".join([*v.because, *_flips(v)])))
+        table.add_row(objective, word, _ratio(v), Text("\n".join([*v.because, *_flips(plan, v)])))
     return table
 
 
 def _ratio(v: Verdict) -> str:
-    return "not known" if v.ratio is None else f"{v.ratio.value:.2f}\n[{v.ratio.low:.2f}, {v.ratio.high:.2f}]"
+    return "not known" if v.ratio is None else with_band(v.ratio).replace(" [", "\n[")
 
 
-def _flips(v: Verdict) -> list[str]:
-    found = [f"{k} {x:.3g}" for k, x in v.critical.items() if x is not None]
-    return [f"flips at {', '.join(found)}"] if found else ["flips nowhere in range"] if v.critical else []
+def _flips(plan: Plan, v: Verdict) -> list[str]:
+    """Where the verdict flips, each unknown with the range it is believed to lie in."""
+    bands = {i.name.removeprefix("link."): i.band for i in inputs(plan.case)}
+    lines = []
+    for name, x in v.critical.items():
+        if x is not None:
+            band = bands.get(name)
+            believed = "" if band is None or band.is_exact else f" (believed {band.low:.3g} to {band.high:.3g})"
+            lines.append(f"flips at {name} {x:.3g}{believed}")
+    return lines or (["flips nowhere in the ranges tried"] if v.critical else [])
 
 
 def contrast(plans: Mapping[str, Plan]) -> list[dict[str, Any]]:
@@ -172,7 +180,7 @@ def contrast_markdown(
         cells = []
         for objective in objectives:
             v = plan.verdicts[objective]
-            ratio = "not known" if v.ratio is None else f"{v.ratio.value:.2f} [{v.ratio.low:.2f}, {v.ratio.high:.2f}]"
+            ratio = "not known" if v.ratio is None else with_band(v.ratio)
             cells.append(f"**{_WORDS[v.verdict]}** {ratio}")
         lines.append(f"| `{name}` | " + " | ".join(cells) + " | " + "; ".join(plan.verdicts["time"].because) + " |")
     return "\n".join(lines)
