@@ -72,9 +72,10 @@ class Agreement:
         if self.mean.n >= LEAST_CALLS and self.tasks >= LEAST_TASKS:
             return None
         what = "calls compared" if self.kind == "trace_pair" else "steps judged"
+        tasks = "1 task" if self.tasks == 1 else f"{self.tasks} tasks"
         return (
-            f"no line for a scenario: {self.mean.n} {what} in {self.tasks} task{'s' * (self.tasks != 1)}; at least {LEAST_CALLS} in "
-            f"{LEAST_TASKS} tasks are needed, so plan with the prior until you have more"
+            f"no line for a scenario: {self.mean.n} {what} in {tasks}; at least {LEAST_CALLS} in {LEAST_TASKS} tasks "
+            "are needed, so plan with the prior until you have more"
         )
 
     def band(self) -> dict[str, Any]:

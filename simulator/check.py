@@ -88,12 +88,9 @@ def _notes(case: Case) -> list[str]:
     """Things that are allowed but that somebody should know before planning."""
     found = []
     for role in Role:
-        server, longest = case.sites[role].server, longest_context(case.tasks, role)
+        server = case.sites[role].server
         if isinstance(server, Api):
             continue
-        most = server.model.max_context_tokens
-        if most is not None and longest > most:
-            found.append(f"{role}: the longest context of the workload is {longest} tokens; the model takes {most}")
         if case.usd_per_h[role] is None:
             found.append(f"{role}: no price of {server.hardware.name} is known, so money is not; set {role}.usd_per_h")
     steps = [s for t in case.tasks for s in t.steps]

@@ -15,6 +15,7 @@ NAMES = [
     (["hardware", "show", "h20"], "h200"),
     (["models", "show", "Qwen/Qwen3.5-4"], "Qwen/Qwen3.5-4B"),
     (["plan", "retial-h200"], "retail-h200"),
+    (["plan", "retail-h200", "-o", "x.pdf"], ".html"),
     (["simulate", "retial-h200"], "retail-h200"),
     (["simulate", "retail-h200", "--strategy", "spec_agnt"], "spec_agent"),
     (["plan", "retail-h200", "--set", "windw=3"], "window"),

@@ -85,6 +85,13 @@ def test_heads_that_do_not_divide_are_refused(n_devices):
         deploy(BIG, "h200", n_devices=n_devices, weight_dtype="fp8")
 
 
+def test_heads_that_do_not_divide_are_named():
+    with pytest.raises(InputError, match="64 linear-attention value heads and 16 key heads"):
+        deploy(BIG, "h200", n_devices=3, weight_dtype="fp8")
+    with pytest.raises(InputError, match=r"the 32 query heads .* divisors of 32"):
+        deploy("meta-llama/Llama-3.1-8B", "h200", n_devices=3)
+
+
 def test_a_device_without_printed_bandwidth_cannot_be_deployed_on():
     bare = [h for h in map(hardware, hardware_names()) if h.bandwidth_bytes_per_s is None or h.memory_bytes is None]
     assert bare

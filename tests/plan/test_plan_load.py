@@ -6,6 +6,7 @@ import pytest
 
 from costmodel.cost import PHASES
 from hwprofiles.errors import InputError
+from simulator.plan import plan
 
 LOAD = ("concurrency=4", "load.n_trajectories=12", "run.seeds=2", "weak.usd_per_h=2", "strong.usd_per_h=3")
 RARE = ("arrival_rate_per_s=0.0005", "load.n_trajectories=60", "run.seeds=2", "weak.usd_per_h=2", "strong.usd_per_h=3")
@@ -98,3 +99,10 @@ def test_more_agents_never_make_anybody_faster(planned):
         planned("llama-a100", f"concurrency={n}", *LOAD[1:]).predictions["strong_only"]["time_s"].value for n in (2, 8)
     ]
     assert times == sorted(times)
+
+
+def test_the_runs_are_told_before_they_begin(small):
+    said = []
+    plan(small("llama-a100", *LOAD), progress=said.append)
+    assert said[:2] == ["simulating strong_only, seed 1 of 2 ...", "simulating strong_only, seed 2 of 2 ..."]
+    assert "simulating spec_agent, seed 2 of 2 ..." in said

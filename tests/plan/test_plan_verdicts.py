@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costmodel.cost import PHASES
 from costmodel.prediction import Prediction
+from hwprofiles.errors import InputError
 from simulator.outcome import objective_terms, success_of
 from simulator.plan import recommend
 from simulator.verdict import _PLAIN, Verdict, decide, quantity
@@ -203,3 +205,16 @@ def test_a_verdict_reads_as_a_sentence(name, planned):
         assert v.verdict.replace("_", " ") in text
         assert all(reason in text for reason in v.because)
         assert v.because
+
+
+def test_the_ledger_explained_has_phases_down_and_strategies_across(planned):
+    found = planned("edge-cloud")
+    table = found.explain()
+    assert table.columns[0] == "strong_only"
+    assert set(table.columns) == set(found.outcomes)
+    assert set(table.index[:-1]) <= set(PHASES)
+    for name, row in found.predictions.items():
+        assert table.loc["total", name] == pytest.approx(row["time_s"].value, abs=0.001)
+    assert found.explain("traffic_bytes")["strong_only"].isna().all()  # behind an API
+    with pytest.raises(InputError, match="did you mean 'time_s'"):
+        found.explain("times_s")

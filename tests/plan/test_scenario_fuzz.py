@@ -134,6 +134,13 @@ def test_a_key_can_be_unset_again():
     assert from_document(document, "x").workload.verbosity is None
 
 
+def test_an_empty_setting_unsets_a_key_and_errors_say_so():
+    with pytest.raises(InputError, match=r"--set verbosity= unsets it"):
+        load_scenario("retail-h200", ["weak.thinking=false"])
+    assert load_scenario("retail-h200", ["weak.thinking=false", "verbosity="]).workload.verbosity is None
+    assert load_scenario("retail-h200", ["rtt_s="]).link is None
+
+
 @pytest.mark.parametrize("name", scenario_names())
 def test_round_trip_through_toml(name, tmp_path):
     scenario = load_scenario(name)

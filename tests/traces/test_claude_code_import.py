@@ -187,3 +187,15 @@ def test_a_broken_line_is_named(tmp_path):
     path.write_text(json.dumps(prompt(0)) + '\n{"type": "assis', encoding="utf-8")
     with pytest.raises(InputError, match=r"cut\.jsonl:2: not valid JSON"):
         read_trace(path)
+
+
+def test_a_folder_of_sessions_is_named_by_the_folder(tmp_path):
+    folder = tmp_path / "my-project"
+    folder.mkdir()
+    for name in ("a", "b"):
+        lines = [line("user", 0, {"role": "user", "content": "x"}), said(1, f"m{name}", tool("Ls", "c1"))]
+        text = "\n".join(json.dumps({**one, "sessionId": name}) for one in lines)
+        (folder / f"{name}.jsonl").write_text(text + "\n", encoding="utf-8")
+    found = read_trace(folder).workload
+    assert (found.name, len(found.trajectories)) == ("my-project", 2)
+    assert read_trace(folder / "a.jsonl").workload.name == "a"

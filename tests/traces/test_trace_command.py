@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from costmodel.trajectory import Effect, Step, ToolCall, Trajectory, Workload
 from simulator.traces import neutral, read_trace
+from simulator.traces.stats import statistics
 from simulator.workloads import workload
 
 KEYS = {
@@ -100,3 +102,13 @@ def test_a_place_that_cannot_be_written(run_cli, airline, tmp_path):
     done = run_cli("trace", "import", airline, "-o", tmp_path / "none" / "x.json")
     assert done.code == 2
     assert "cannot be written" in done.err
+
+
+def test_reads_before_a_reply_are_unknown_where_no_effect_is_known():
+    steps = (
+        Step(index=0, effect=Effect.UNKNOWN, tools=(ToolCall(name="x", effect=Effect.UNKNOWN),)),
+        Step(index=1, effect=Effect.REPLY),
+    )
+    work = Workload(name="w", trajectories=(Trajectory(id="t", source_format="x", steps=steps),))
+    assert statistics(work)["reads_before_a_reply"] is None
+    assert statistics(workload("retail"))["reads_before_a_reply"] is not None

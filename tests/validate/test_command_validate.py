@@ -47,6 +47,7 @@ def test_json_is_one_document_with_the_keys_of_the_contract(run_cli: Any) -> Non
     assert held["held"] >= held["accepted"] > 0
     assert held["executed_before_verdict"] == held["lost"] == held["run_twice"] == held["unresolved"] == 0
     assert document["strategies"]["spec_agent"]["tasks"]["played"] == 3
+    assert "not the prediction" in document["note"]
 
 
 def test_same_input_same_bytes(run_cli: Any) -> None:
