@@ -130,9 +130,9 @@ def test_a_driver_killed_over_a_desk_of_its_own_process(quick_folder: Path, root
     whole.mkdir()
     cut.mkdir()
     script = str(root / "tests" / "validate" / "drive_desk.py")
-    assert not killed([sys.executable, script, str(whole), "2"], whole / "journal.db", 10**9, root)
+    assert not killed([sys.executable, script, str(whole), "5"], whole / "journal.db", 10**9, root)
     rng, kills = random.Random(9), 0
-    while killed([sys.executable, script, str(cut), "2"], cut / "journal.db", rng.randint(15, 60), root):
+    while killed([sys.executable, script, str(cut), "5"], cut / "journal.db", rng.randint(15, 60), root):
         kills += 1
     assert kills >= 10
     assert committed(cut / "journal.db") == committed(whole / "journal.db")
