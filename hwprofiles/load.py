@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import cast, get_args
 
-from hwprofiles.efficiency import FACTOR_NAMES, Efficiency, Factor
+from hwprofiles.efficiency import FACTOR_NAMES, Efficiency, Factor, factor_range
 from hwprofiles.errors import ProfileError, unknown_name
 from hwprofiles.hardware import DeviceClass, Fact, Hardware, Link
 from hwprofiles.tables import Table, read_toml
@@ -223,9 +223,9 @@ def _class_efficiency(device_class: str) -> Efficiency:
 
 
 def _factor(factors: Table, name: str) -> Factor:
-    """One factor: a share, seconds or joules, all of which end at 1; only the exponent of the roof runs from 1 to 8."""
+    """One factor with its band; the value lies in the band, the band in the range of its name."""
     inner = factors.table(name, ("value", "low", "high", "tier", "source"))
-    floor, ceiling = (1.0, 8.0) if name == "roof_exponent" else (0.0, 1.0)
+    floor, ceiling = factor_range(name)
     low = inner.number("low", low=floor, high=ceiling)
     high = inner.number("high", low=low, high=ceiling)
     value = inner.number("value", low=low, high=high)

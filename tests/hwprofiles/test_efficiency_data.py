@@ -6,7 +6,8 @@ import pytest
 
 from hwprofiles import DEVICE_CLASSES, FACTOR_NAMES, InputError, efficiency, hardware
 
-SHARES = [n for n in FACTOR_NAMES if n != "roof_exponent" and not n.endswith(("_s", "_j"))]
+EXPONENTS = ("roof_exponent", "roof_exponent_8bit")
+SHARES = [n for n in FACTOR_NAMES if n not in EXPONENTS and not n.endswith(("_s", "_j", "_k", "_n", "_tokens"))]
 TYPICAL = {  # a device of each class that prints a power limit, or None
     "dc_gpu": "h100",
     "workstation": "rtx-pro-6000",
