@@ -1,6 +1,6 @@
 """The factors that `specroof accuracy` prices with: the bundled fit, or a file of the user.
 
-A file has `[factors."DEVICE"]`, `[factors."DEVICE/DTYPE"]`, `[factors."DEVICE/DTYPE/LIBRARY"]` and
+A file has `[factors."DEVICE"]` (or `class:CLASS`, for devices without an entry of their own), `[factors."DEVICE/DTYPE"]`, `[factors."DEVICE/DTYPE/LIBRARY"]` and
 `[generations."GENERATION"]`, `[generations."GENERATION/DEVICE"]`; in each `NAME = number` or
 `NAME = { value, low, high }`. Every other table (provenance, covariance) is left to whoever reads it.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from hwprofiles.efficiency import FACTOR_NAMES
 from hwprofiles.errors import ProfileError, unknown_name
-from hwprofiles.load import hardware
+from hwprofiles.load import DEVICE_CLASSES, hardware
 from hwprofiles.tables import read_toml
 from validate.accuracy.factors import HOST, FactorTable, bundled_generations
 
@@ -57,7 +57,9 @@ def _read(path: Path) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, 
     document, file = read_toml(path, "calibration file")
     factors = _section(document, file, "factors", FACTOR_NAMES)
     for key in factors:
-        hardware(key.split("/")[0])
+        device = key.split("/")[0]
+        if device not in {f"class:{name}" for name in DEVICE_CLASSES}:
+            hardware(device)
     return factors, _section(document, file, "generations", (*HOST, *FACTOR_NAMES))
 
 

@@ -2,7 +2,8 @@
 
 Both come as mappings of mappings, the most special key last to speak:
 
-- `efficiency_by_device`: `h100`, `h100/fp8`, `h100/fp8/vllm` on top of the device class's values;
+- `efficiency_by_device`: `class:dc_gpu`, `class:dc_gpu/fp8`, `class:dc_gpu/fp8/vllm`, then `h100`, `h100/fp8`,
+  `h100/fp8/vllm`, on top of the device class's values;
 - `generations`: `vllm-2023`, `vllm-2023/h100` on top of zero host time. A generation may also replace device factors
   (an old engine's `gemm_compute`, `link_bandwidth`). The generation `none` has no host time at all.
 
@@ -60,9 +61,17 @@ def device_factors(subject: Subject, table: FactorTable) -> dict[str, Num]:
     """The factors of the subject's device, dtype and library."""
     name = subject.device.name
     found: dict[str, Num] = dict(efficiency(subject.device.device_class).values())
-    for key in (name, f"{name}/{subject.dtype}", f"{name}/{subject.dtype}/{subject.library}"):
-        found.update(table.get(key, {}))
+    of_class = f"class:{subject.device.device_class}"
+    for first in (of_class, name):
+        for key in (first, f"{first}/{subject.dtype}", f"{first}/{subject.dtype}/{subject.library}"):
+            found.update(table.get(key, {}))
     return found
+
+
+def has_own_factors(subject: Subject, table: FactorTable) -> bool:
+    """Whether the table has factors of the subject's device that hold for its dtype and library."""
+    name = subject.device.name
+    return any(key in table for key in (name, f"{name}/{subject.dtype}", f"{name}/{subject.dtype}/{subject.library}"))
 
 
 def row_factors(subject: Subject, table: FactorTable, generations: FactorTable) -> dict[str, Num]:

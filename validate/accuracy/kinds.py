@@ -174,7 +174,9 @@ def generation(row: Row) -> str:
         return {"vllm": "vllm-2024", "tensorrt-llm": "trtllm-2024", "deepspeed-mii": "mii-2024"}.get(
             engine, f"{names.library(engine)}-2024"
         )
-    if row.table.startswith("serving"):
+    if row.source.startswith("BLIS"):
+        return f"{names.library(engine)}-2026-inference-perf"
+    if "serving" in row.kind or row.table.startswith("serving"):
         return f"{names.library(engine)}-2026"
     if engine.startswith("llama.cpp (nov 2023)"):
         return "llama.cpp-2023"

@@ -14,7 +14,7 @@ import numpy as np
 
 from validate.accuracy import operators
 from validate.accuracy.bands import Band, half_width
-from validate.accuracy.factors import FactorTable, bundled_generations, row_factors
+from validate.accuracy.factors import FactorTable, bundled_generations, has_own_factors, row_factors
 from validate.accuracy.kinds import OPERATORS, SERVING, Subject, classify
 from validate.accuracy.serving import Serving
 from validate.accuracy.steps import Steps, problem
@@ -96,7 +96,6 @@ def predict_rows(
     efficiency_by_device: FactorTable | None = None,
     generations: FactorTable | None = None,
     band: Band = half_width,
-    measured_devices: frozenset[str] | None = None,
 ) -> list[Predicted]:
     """Predict every row.
 
@@ -105,15 +104,12 @@ def predict_rows(
     efficiency_by_device, generations : mappings or None
         See `validate.accuracy.factors`; None: class values, bundled generations.
     band : callable (row kind, dtype, whether the device's factors are fitted) -> half log width of the 90 % band
-    measured_devices : set of str or None
-        Devices whose factors are fitted; None: those that `efficiency_by_device` names.
 
     Returns
     -------
     list of Predicted, one per row in order.
     """
     table = efficiency_by_device or {}
-    known = measured_devices if measured_devices is not None else frozenset(key.split("/")[0] for key in table)
     prepared = prepare(rows)
     values = prepared.values(table, generations)
     found = []
@@ -126,7 +122,7 @@ def predict_rows(
                 Predicted(value=nan, low=nan, high=nan, status=status, subject=None, kv_share=nan, floor_share=nan)
             )
             continue
-        spread = float(np.exp(band(subject, subject.device.name in known)))
+        spread = float(np.exp(band(subject, has_own_factors(subject, table))))
         found.append(
             Predicted(
                 value=value,

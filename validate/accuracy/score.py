@@ -66,16 +66,22 @@ def _parallel(row: Row) -> str:
 
 def odd(row: Row, p: Predicted) -> str:
     """Why a row is not to be trusted, by what its table says or by what no device could do; empty if it is fine."""
+    if "low control" in row.kind:
+        return "low control"
+    sure = p.subject is None or p.subject.family != "moe"
+    reason = odd_share(row, p.floor_share / (1.0 if sure else _SURE_OF_EXPERTS))
+    ended = p.subject is not None and p.subject.kind == "batch" and reason.startswith("faster")
+    return "ended early" if ended else reason
+
+
+def odd_share(row: Row, floor_share: float) -> str:
+    """As `odd`, from the share of the measured time in which the step's memory traffic takes place at full bandwidth."""
     for key in row.note:
         if key.startswith("OUTLIER"):
             return "outlier by its source"
         if key.startswith("repeat runs"):
             return "repeats differ"
-    if "low control" in row.kind:
-        return "low control"
-    if p.subject is None or not p.floor_share >= (_SURE_OF_EXPERTS if p.subject.family == "moe" else 1.0):
-        return ""
-    return "ended early" if p.subject.kind == "batch" else "faster than its memory traffic"
+    return "faster than its memory traffic" if floor_share >= 1.0 else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
