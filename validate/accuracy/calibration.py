@@ -31,8 +31,7 @@ def bundled() -> tuple[FactorTable, FactorTable]:
         with as_file(file) as path:
             own, more = _read(path)
         factors.update({key: {**factors.get(key, {}), **table} for key, table in own.items()})
-        for key, table in more.items():
-            generations.setdefault(key, {}).update(table)
+        generations.update(more)
     return factors, generations
 
 

@@ -37,6 +37,10 @@ HOST: Mapping[str, float] = {
     "row_split_token_s": 0.0,
     "row_split_layer_s": 0.0,
     "burst_share": 0.0,
+    "compute_scale": 1.0,
+    "memory_scale": 1.0,
+    "link_scale": 1.0,
+    "launch_scale": 1.0,
     "qk_prefill_s": 0.0,
     "qk_decode_s": 0.0,
     "cache_speed": 1.0,
@@ -45,6 +49,9 @@ HOST: Mapping[str, float] = {
 a prefill takes `prefill_s` more, a request `request_s` once. Layer split over n devices: prefill / n^pipeline_gain; row
 split: `row_split_token_s` (n - 1)^0.7 per token and layer in prefill, `row_split_layer_s` (n - 1)^0.5 per layer, step.
 `burst_share`: share of a closed loop's requests that come all at once and wait for each other's prefill.
+
+`*_scale` multiply the device's shares of peak, bandwidth and link, and its fixed times: what an engine's kernels reach of
+what the device's best ones do.
 
 Quirks of one source, kept with its generation: seconds a layer that normalises its queries and keys is priced in
 prefill and decode (`qk_*_s`); bandwidth of single operators that fit into the device's cache (`cache_speed`)."""
@@ -83,11 +90,26 @@ def row_factors(subject: Subject, table: FactorTable, generations: FactorTable) 
         A generation sets a name that is neither a host time nor a device factor.
     """
     found = {**device_factors(subject, table), **HOST}
-    if subject.generation == "none":
-        return found
     for key in (subject.generation, f"{subject.generation}/{subject.device.name}"):
         for name, value in generations.get(key, {}).items():
             if name not in found and name not in FACTOR_NAMES:
                 raise unknown_name(f"factor of the engine generation {key!r}", name, {*HOST, *FACTOR_NAMES})
             found[name] = value
+    return _scaled(found)
+
+
+_SCALED: Mapping[str, tuple[str, ...]] = {
+    "compute_scale": ("gemm_compute", "gemm_compute_8bit", "expert_compute", "attention_prefill_compute"),
+    "memory_scale": ("gemm_memory", "gemm_memory_8bit", "expert_memory", "attention_decode_memory"),
+    "link_scale": ("link_bandwidth",),
+    "launch_scale": ("gemm_s", "gemm_8bit_s", "attention_prefill_s", "attention_decode_s", "elementwise_s", "expert_s"),
+}
+
+
+def _scaled(found: dict[str, Num]) -> dict[str, Num]:
+    for scale, names in _SCALED.items():
+        if isinstance(found[scale], float) and found[scale] == 1.0:
+            continue
+        for name in names:
+            found[name] = found[name] * found[scale]
     return found
