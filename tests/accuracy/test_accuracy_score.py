@@ -1,4 +1,4 @@
-"""Scores, groups, the command and the page; and the gate: no median may get worse than the committed result file says."""
+"""Scores, groups, the command and the page; and the gate: no median may get worse than the committed files say."""
 
 from __future__ import annotations
 

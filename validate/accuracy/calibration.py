@@ -1,7 +1,8 @@
 """The factors that `specroof accuracy` prices with: the bundled fit, or a file of the user.
 
-A file has `[factors."DEVICE"]` (or `class:CLASS`, for devices without an entry of their own), `[factors."DEVICE/DTYPE"]`, `[factors."DEVICE/DTYPE/LIBRARY"]` and
-`[generations."GENERATION"]`, `[generations."GENERATION/DEVICE"]`; in each `NAME = number` or
+A file has `[factors."DEVICE"]`, `[factors."DEVICE/DTYPE"]`, `[factors."DEVICE/DTYPE/LIBRARY"]` (or `class:CLASS` in
+place of a device, for those without an entry of their own) and `[generations."GENERATION"]`,
+`[generations."GENERATION/DEVICE"]`; in each `NAME = number` or
 `NAME = { value, low, high }`. Every other table (provenance, covariance) is left to whoever reads it.
 """
 

@@ -48,7 +48,7 @@ class Layout:
 
 
 def is_edge(row: Row, subject: Subject | None) -> bool:
-    """Whether a row takes part: a step of a device outside the data centre, or of llama.cpp anywhere; no low control."""
+    """Whether a row takes part: a step outside the data centre, or of llama.cpp anywhere; no low control."""
     if subject is None or subject.kind not in ("decode", "prefill") or "low control" in row.kind:
         return False
     return subject.device.device_class in CLASSES or subject.library == "llama.cpp"
@@ -81,7 +81,9 @@ def table(plan: Layout, x: Array) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for (group, device, dtype, library), parts in plan.keys.items():
         found[f"{device}/{dtype}/{library}"] = _factors(group, {w: _summed(x, p) for w, p in parts.items()})
-        no_device = {w: _summed(x, [i for i in p if plan.names[i][1] in ("common", "storage")]) for w, p in parts.items()}
+        no_device = {
+            w: _summed(x, [i for i in p if plan.names[i][1] in ("common", "storage")]) for w, p in parts.items()
+        }
         found[f"class:{group}/{dtype}/{library}"] = _factors(group, no_device)
     return found
 
@@ -163,8 +165,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     text = written(factors, f"python -m validate.accuracy.fit_edge on {names}")
     given.output.write_text(text, encoding="utf-8")
     sys.stderr.write(f"{len(factors)} sets of factors to {given.output}\n")
-
-
 
 
 if __name__ == "__main__":

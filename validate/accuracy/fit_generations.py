@@ -34,7 +34,7 @@ FIRST: Mapping[str, tuple[float, float, float, float]] = {
     "memory_scale": (1.0, 0.02, 1.1, 0.1),
     "link_scale": (0.6, 0.05, 1.5, 0.5),
     "allreduce_s": (10e-6, 1e-6, 200e-6, 0.4),
-    "expert_correlation": (0.6, 0.02, 1.0, 0.7),
+    "expert_correlation": (0.6, 0.002, 1.0, 1.5),
 }
 """First value, least, most, and spread of the logarithm."""
 _LOOSE_MEMORY_SPREAD = 0.7
@@ -76,13 +76,14 @@ def fit(rows: Sequence[Row], factors: FactorTable, generations: FactorTable) -> 
 def _fit_one(key: str, prepared: Prepared, factors: FactorTable, generations: FactorTable) -> dict[str, float]:
     from scipy.optimize import least_squares
 
+    name, device = key.split("/")
     names = list(FIRST)
     start, low, high, spread = (np.array([FIRST[name][j] for name in names]) for j in range(4))
-    if key.split("/")[1] not in {name.split("/")[0] for name in factors}:
+    if device not in {known.partition("/")[0] for known in factors}:
         spread[names.index("memory_scale")] = _LOOSE_MEMORY_SPREAD
     start, low, high = np.log(start), np.log(low), np.log(high)
     measured = np.log([row.value for row in prepared.rows])
-    rest = {other: table for other, table in generations.items() if other.split("/")[0] != key.split("/")[0]}
+    rest = {other: table for other, table in generations.items() if other.partition("/")[0] != name}
 
     def logs(x: Array) -> Array:
         value = np.exp(x)

@@ -29,6 +29,7 @@ FIRST: Mapping[str, tuple[float, float, float]] = {
     "host_seq_s": (0.01e-3, 0.001e-3, 0.1e-3),
     "request_s": (10e-3, 0.5e-3, 0.3),
     "burst_share": (0.1, 0.01, 1.0),
+    "cached_share": (0.5, 0.01, 0.99),
 }
 """First value, least and most of each fitted factor."""
 _LIGHT = 16

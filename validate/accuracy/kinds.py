@@ -167,19 +167,20 @@ def generation(row: Row) -> str:
         return "vidur" if row.source.startswith("vidur") else "micro-benchmark"
     if "estimate" in row.kind:
         return "silicon-database"
-    engine = row.engine.casefold()
-    if row.source.startswith("splitwise"):
-        return "vllm-2023"
-    if row.source.startswith("LLM-Inference-Bench"):
-        return {"vllm": "vllm-2024", "tensorrt-llm": "trtllm-2024", "deepspeed-mii": "mii-2024"}.get(
-            engine, f"{names.library(engine)}-2024"
-        )
-    if row.source.startswith("BLIS"):
-        return f"{names.library(engine)}-2026-inference-perf"
+    for start, name in _SOURCES:
+        if row.source.startswith(start):
+            return name.format(library=names.library(row.engine))
     if "serving" in row.kind or row.table.startswith("serving"):
-        return f"{names.library(engine)}-2026"
-    if engine.startswith("llama.cpp (nov 2023)"):
-        return "llama.cpp-2023"
+        return f"{names.library(row.engine)}-2026"
+    engine = row.engine.casefold()
     if names.library(engine) == "trtllm":
         return "trtllm-2024" if any(v in engine for v in ("0.5", "0.6")) else "trtllm-2026"
-    return names.library(engine)
+    return "llama.cpp-2023" if engine.startswith("llama.cpp (nov 2023)") else names.library(engine)
+
+
+_SOURCES = (
+    ("splitwise", "vllm-2023"),
+    ("LLM-Inference-Bench", "{library}-2024"),
+    ("BLIS", "{library}-2026-inference-perf"),
+)
+"""Sources that ran one engine of one time, or one client."""

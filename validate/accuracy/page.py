@@ -75,7 +75,7 @@ def page(results: dict[str, Any], plots: dict[str, str]) -> str:
         "Error is |predicted / measured - 1|; bias is the median of log(predicted / measured); *in band* is the share "
         "of rows whose measured value lies in the 90 % band, *band* the band's full width on a log scale. Device "
         "factors were fitted on these same tables (fitted rows are in the figures), so read the columns for bands, "
-        "which come from models left out, beside them. Rows that their source or physics marks as odd are scored apart.",
+        "which come from left-out rows, beside them. Rows that their source or physics marks as odd are scored apart.",
         "",
         f"Rows: {overall['n']}, predicted: {overall['covered']}.",
         "",
@@ -128,8 +128,10 @@ def _table(lines: Sequence[dict[str, Any]]) -> list[str]:
 
 def _intercepts(lines: Sequence[dict[str, Any]]) -> list[str]:
     out = ["| engine | rows | first token beyond the prediction, ms (median; half of them within) |", "|---|---:|---|"]
-    for x in lines:
-        out.append(f"| {x['generation']} | {x['n']} | {x['median_ms']:.1f}; {x['low_ms']:.1f} to {x['high_ms']:.1f} |")
+    out += [
+        f"| {x['generation']} | {x['n']} | {x['median_ms']:.1f}; {x['low_ms']:.1f} to {x['high_ms']:.1f} |"
+        for x in lines
+    ]
     return out
 
 

@@ -46,8 +46,13 @@ def drawing(title: str, cells: Cells) -> str:
     last = CELLS_PER_DECADE * math.ceil((max(places) + 1) / CELLS_PER_DECADE)
     side = (_SIZE - _MARGIN - 10) / (last - first)
     most = math.log(1 + max(n for _, _, n in cells))
-    at_x = lambda place: _MARGIN + (place - first) * side  # noqa: E731
-    at_y = lambda place: _SIZE - _MARGIN - (place - first) * side + 10  # noqa: E731
+
+    def at_x(place: int) -> float:
+        return _MARGIN + (place - first) * side
+
+    def at_y(place: int) -> float:
+        return _SIZE - _MARGIN - (place - first) * side + 10
+
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_SIZE:.0f}" height="{_SIZE + 20:.0f}" '
         'font-family="sans-serif" font-size="10">',

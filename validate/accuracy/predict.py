@@ -69,10 +69,11 @@ class Prepared:
         samples = max((seconds.shape[0] for _, seconds in parts if seconds.ndim == 2), default=0)
         found = np.full((samples, len(self.rows)) if samples else len(self.rows), np.nan)
         for group, seconds in parts:
-            found[..., group.places] = self._figure(group.places, seconds)
+            found[..., group.places] = self.figures(group.places, seconds)
         return found
 
-    def _figure(self, places: Array, seconds: Array) -> Array:
+    def figures(self, places: Array, seconds: Array) -> Array:
+        """The figures of some rows from their seconds."""
         tokens = self.tokens[places]
         figure: Array = np.where(tokens > 0, tokens / seconds, self.scale[places] * seconds)
         return figure

@@ -75,7 +75,7 @@ def odd(row: Row, p: Predicted) -> str:
 
 
 def odd_share(row: Row, floor_share: float) -> str:
-    """As `odd`, from the share of the measured time in which the step's memory traffic takes place at full bandwidth."""
+    """As `odd`, from the share of the measured time that the memory traffic takes at full bandwidth."""
     for key in row.note:
         if key.startswith("OUTLIER"):
             return "outlier by its source"

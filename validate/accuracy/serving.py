@@ -35,28 +35,31 @@ class Serving:
         self.prompt = np.array([row.input_tokens for row in rows], dtype=float)
         self.output = np.array([row.output_tokens for row in rows], dtype=float)
         shared = np.array([float(row.note.get("shared_prefix_tokens", 0)) for row in rows])
-        self.cached = np.minimum(shared, self.prompt - 1.0)
+        self.shared = np.minimum(shared, self.prompt - 1.0)
+        self.turns = np.array([float(row.note.get("multi_turn") == "1") for row in rows])
         self.closed = np.array([row.batch or 0.0 for row in rows])
         self.rate = np.array([_rate(row) for row in rows])
         self.most = np.array([float(row.note.get("max_num_seqs", _DEFAULT_MAX_SEQS)) for row in rows])
 
     def seconds(self, factors: Mapping[str, Num]) -> Num:
         """Seconds of the rows' kind: tpot, ttft or e2e."""
-        once = self.steps.prefill_s(factors, 1.0 + 0.0 * self.prompt, self.prompt - self.cached, self.cached)
-        tpot = self._tpot(factors)
+        rest = self.prompt - self.shared
+        cached = self.shared + factors["cached_share"] * self.turns * (rest - 1.0)
+        once = self.steps.prefill_s(factors, 1.0 + 0.0 * self.prompt, self.prompt - cached, cached)
+        tpot = self._tpot(factors, cached)
         if self.kind == "tpot":
             return tpot
         burst = factors["burst_share"] * np.maximum(self.closed - 1.0, 0.0) / 2.0
         ttft = factors["request_s"] + once * (1.0 + burst) + tpot / 2.0
         return ttft if self.kind == "ttft" else ttft + (self.output - 1.0) * tpot
 
-    def _tpot(self, factors: Mapping[str, Num]) -> Num:
+    def _tpot(self, factors: Mapping[str, Num], cached: Num) -> Num:
         context = self.prompt + self.output / 2.0
         n = np.where(self.closed > 0, self.closed, 1.0)
         tpot = 0.0
         for _ in range(_ROUNDS if np.any(self.closed <= 0) else 1):
             decode = self.steps.decode_s(factors, n, context)
-            mixed = self.steps.mixed_s(factors, n, context, self.prompt - self.cached, self.cached)
+            mixed = self.steps.mixed_s(factors, n, context, self.prompt - cached, cached)
             tpot = decode + (mixed - decode) * n / self.output
             open_n = np.clip(self.rate * self.output * tpot, 1.0, self.most)
             n = np.where(self.closed > 0, self.closed, open_n)

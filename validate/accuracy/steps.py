@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from costmodel.deployment import Deployment, kv_capacity_tokens, weights_per_device_bytes
+from costmodel.arch import Attention, LinearAttention
+from costmodel.counts import layer_groups
+from costmodel.deployment import Deployment, kv_bytes_per_rank, state_bytes_per_rank, weights_per_device_bytes
 from costmodel.engines import engine
 from costmodel.ops import Op, Span
 from costmodel.step import StepModel, clipped_sum, prefill_span
@@ -19,6 +20,8 @@ Num = Any
 
 _UNIFIED_SHARE = 0.75
 """Share of Apple's unified memory that the GPU may hold by default; above it a run pages."""
+_MEMORY_SHARE, _RESERVE_BYTES = 0.9, 1e9
+"""Of a device's memory, what engines use by default; and what activations take of it."""
 _EMPTY = {"host_step_s": 0.0, "host_seq_s": 0.0}
 
 
@@ -63,9 +66,6 @@ class Steps:
         self.dep = deployment(subject)
         self.n_layers = len(self.dep.model.layers)
         self.n_qk_norm = sum(getattr(layer.attention, "qk_norm", "none") != "none" for layer in self.dep.model.layers)
-        roomy = replace(self.dep.engine, memory_share=0.95, reserve_bytes=1e9)
-        shared = subject.n_devices if subject.split == "layer" else 1
-        self.kv_tokens = max(1, kv_capacity_tokens(replace(self.dep, engine=roomy))) * shared
 
     def model(self, factors: Mapping[str, Num]) -> StepModel:
         """The step model under some factors."""
@@ -104,6 +104,25 @@ class Steps:
             device = device + factors["row_split_token_s"] * (n - 1.0) ** 0.7 * batch * new * self.n_layers
         return self._with_host(factors, device, batch) + factors["prefill_s"]
 
+    def _room_bytes(self) -> float:
+        """Bytes of one device that the engine leaves for sequences."""
+        assert self.dep.hardware.memory_bytes is not None
+        shared = self.subject.n_devices if self.subject.split == "layer" else 1
+        memory = self.dep.hardware.memory_bytes.value * shared * _MEMORY_SHARE
+        return max(0.0, memory - weights_per_device_bytes(self.dep) - _RESERVE_BYTES)
+
+    def _sequence_bytes(self, tokens: Num) -> Num:
+        """Bytes of one device that one sequence of that length needs at its end."""
+        total = 0.0 * tokens + 1.0
+        for layer, count in layer_groups(self.dep.model):
+            a = layer.attention
+            if isinstance(a, LinearAttention):
+                total = total + count * state_bytes_per_rank(a, self.dep.n_devices)
+                continue
+            seen = np.minimum(tokens, a.window) if isinstance(a, Attention) and a.window else tokens
+            total = total + count * kv_bytes_per_rank(a, self.dep.n_devices, self.dep.kv_dtype) * seen
+        return total
+
     def mixed_s(self, factors: Mapping[str, Num], batch: Num, context: Num, new: Num, cached: Num) -> Num:
         """Seconds of a step in which `batch` sequences decode and one prompt is prefilled beside them."""
         model = self.model(factors)
@@ -120,8 +139,8 @@ class Steps:
 
         A decode step is affine in its context, so all of them take as long as one at the mean context.
         """
-        fitting = np.maximum(1.0, np.floor(self.kv_tokens / (prompt + output)))
-        waves = np.ceil(batch / fitting)
+        fitting = np.maximum(1.0, self._room_bytes() / self._sequence_bytes(prompt + output))
+        waves = np.maximum(1.0, batch / fitting)
         at_once = batch / waves
         decode = self.decode_s(factors, at_once, prompt + output / 2.0)
         once = self.prefill_s(factors, at_once, prompt, 0.0 * prompt) + (output - 1.0) * decode
