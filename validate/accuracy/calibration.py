@@ -14,6 +14,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
+from hwprofiles.calibration import BUNDLED as DEVICE_FIT
 from hwprofiles.efficiency import FACTOR_NAMES
 from hwprofiles.errors import ProfileError, unknown_name
 from hwprofiles.load import DEVICE_CLASSES, hardware
@@ -27,8 +28,8 @@ def bundled() -> tuple[FactorTable, FactorTable]:
     """Device factors fitted to measurement tables, and the engine generations, from `data/fitted*.toml` by name."""
     factors: dict[str, Mapping[str, float]] = {}
     generations = {key: dict(table) for key, table in bundled_generations().items()}
-    found = (entry for entry in (files("validate.accuracy") / "data").iterdir() if _BUNDLED.fullmatch(entry.name))
-    for file in sorted(found, key=lambda entry: entry.name):
+    own_files = (entry for entry in (files("validate.accuracy") / "data").iterdir() if _BUNDLED.fullmatch(entry.name))
+    for file in (DEVICE_FIT, *sorted(own_files, key=lambda entry: entry.name)):
         with as_file(file) as path:
             own, more = _read(path)
         factors.update({key: {**factors.get(key, {}), **table} for key, table in own.items()})

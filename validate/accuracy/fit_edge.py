@@ -49,7 +49,7 @@ class Layout:
 
 def is_edge(row: Row, subject: Subject | None) -> bool:
     """Whether a row takes part: a step outside the data centre, or of llama.cpp anywhere; no low control."""
-    if subject is None or subject.kind not in ("decode", "prefill") or "low control" in row.kind:
+    if subject is None or subject.kind not in ("decode", "prefill", "batch") or "low control" in row.kind:
         return False
     return subject.device.device_class in CLASSES or subject.library == "llama.cpp"
 
