@@ -22,6 +22,7 @@ from costmodel.counts import head_dtype, kv_bytes_per_token_of, product_dtype
 from costmodel.deployment import Deployment, kv_heads_per_rank, state_bytes_per_rank
 from costmodel.dtypes import compute_dtype, kv_bytes_each, weight_bytes_each
 from costmodel.products import Product, products
+from costmodel.roof import smooth, touched_experts
 
 Num = Any
 """A float or a numpy array of floats."""
@@ -53,25 +54,6 @@ class Op(NamedTuple):
     memory_s: Num = 0.0
     link_s: Num = 0.0
     work_s: Num = 0.0
-
-
-def smooth(x: Num, y: Num, p: Num) -> Num:
-    """Smooth maximum `(x^p + y^p)^(1/p)`; between max(x, y) and x + y."""
-    hi = np.maximum(x, y)
-    lo = np.minimum(x, y)
-    ratio = lo / np.where(hi > 0, hi, 1.0)
-    return hi * (1.0 + ratio**p) ** (1.0 / p)
-
-
-def touched_experts(n_experts: int, top_k: int, tokens: Num, correlation: Num = 1.0) -> Num:
-    """Distinct experts a pass of `tokens` touches: k + (E - k)(1 - (1 - k/E)^(kappa (t - 1))).
-
-    kappa = 1 is independent uniform routing, E (1 - (1 - k/E)^t); measured routing is correlated, kappa < 1.
-    """
-    miss = 1.0 - top_k / n_experts
-    return (
-        top_k + (n_experts - top_k) * (1.0 - miss ** (correlation * (tokens - 1.0))) if miss > 0 else tokens * 0 + top_k
-    )
 
 
 class Rank:
@@ -129,8 +111,10 @@ class Rank:
         quantise = 3.0 * m * k if low else 0.0
         operands = weight + (1.0 if low else 2.0) * m * k + 2.0 * m * n
         fill = (1.0 + f["gemm_fill_k"] / k) * (1.0 + f["gemm_fill_n"] / n)
-        stream_s = operands * (1.0 + f["gemm_narrow_n"] / n) / (
-            self.bandwidth * f["gemm_memory_8bit" if low else "gemm_memory"]
+        stream_s = (
+            operands
+            * (1.0 + f["gemm_narrow_n"] / n)
+            / (self.bandwidth * f["gemm_memory_8bit" if low else "gemm_memory"])
         )
         return self.op(
             name,
@@ -177,7 +161,9 @@ class Rank:
         """Norms, rotary embedding, activation: bytes over bandwidth plus launches."""
         f = self.factors
         tm = n_bytes / (self.bandwidth * f["elementwise_memory"])
-        return self.op(name, tc=0.0 * tm, tm=tm, fixed_s=kernels * f["elementwise_s"], exponent=None, activation=n_bytes)
+        return self.op(
+            name, tc=0.0 * tm, tm=tm, fixed_s=kernels * f["elementwise_s"], exponent=None, activation=n_bytes
+        )
 
     def allreduce(self, m: Num, hidden: int) -> Op:
         """The two all-reduces of a layer: 2 (L(n) + rows * hidden * 2 / (link e_link)).

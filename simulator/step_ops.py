@@ -10,8 +10,9 @@ import numpy as np
 from costmodel.arch import MoeMlp
 from costmodel.counts import head_params, layer_groups
 from costmodel.deployment import Deployment
-from costmodel.ops import Op, Span, touched_experts
+from costmodel.ops import Op, Span
 from costmodel.products import expert_matrix_params, products
+from costmodel.roof import touched_experts
 from costmodel.step import StepModel, clipped_sum, prefill_span
 
 BYTES: tuple[str, ...] = ("weights", "kv", "state", "activations", "interconnect")

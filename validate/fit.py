@@ -21,7 +21,7 @@ from validate.accuracy.kinds import Subject
 from validate.accuracy.predict import Prepared, prepare
 from validate.accuracy.tables import load_rows
 from validate.fit_factors import MAX_KV_SHARE, PARAMETERS, SOURCES, cell, felt
-from validate.fit_layout import Array, Layout
+from validate.fit_layout import Array, Layout, Mask
 from validate.fit_solve import Problem, Solution, log_errors, solve, summary
 
 TABLES = ("aic_silicon_db_steps.csv", "aic_measured_ops.csv", "vidur_linear_ops.csv")
@@ -52,7 +52,7 @@ def load(folder: str | Path) -> Prepared:
     return prepare(load_rows(paths))
 
 
-def usable(prepared: Prepared) -> Array:
+def usable(prepared: Prepared) -> Mask:
     """Rows that are fitted: no host time in them, and no warm prefix whose KV read weighs."""
     keep = np.zeros(len(prepared.rows), dtype=bool)
     for i, subject in enumerate(prepared.subjects):
@@ -61,12 +61,12 @@ def usable(prepared: Prepared) -> Array:
     return keep
 
 
-def marked(prepared: Prepared, wanted: Callable[[Subject], bool]) -> Array:
+def marked(prepared: Prepared, wanted: Callable[[Subject], bool]) -> Mask:
     """Rows whose subject is wanted."""
     return np.array([s is not None and wanted(s) for s in prepared.subjects])
 
 
-def fit(prepared: Prepared, keep: Array | None = None, max_evaluations: int = 25) -> Fit:
+def fit(prepared: Prepared, keep: Mask | None = None, max_evaluations: int = 25) -> Fit:
     """Fit all parameters of `validate.fit_factors` to some rows.
 
     Parameters
@@ -105,18 +105,23 @@ def lane(prepared: Prepared, i: int) -> str:
     return f"{subject.kind}{' (heavy KV)' if heavy else ''}"
 
 
-def table(prepared: Prepared, errors: Array, rows: Array) -> list[str]:
+def table(prepared: Prepared, errors: Array, rows: Mask) -> list[str]:
     """Lines of a report: rows, median, 90th percentile and bias in percent by kind and dtype."""
     groups: dict[tuple[str, str], list[float]] = {}
     for i in np.flatnonzero(rows & np.isfinite(errors)):
         subject = prepared.subjects[i]
         assert subject is not None
-        groups.setdefault((lane(prepared, i), subject.dtype), []).append(float(errors[i]))
+        groups.setdefault((lane(prepared, int(i)), subject.dtype), []).append(float(errors[i]))
     lines = [f"{'kind':18s} {'dtype':6s} {'rows':>6s} {'median':>7s} {'p90':>7s} {'bias':>7s}"]
     for (kind, dtype), found in sorted(groups.items()):
         n, median, p90, bias = summary(found)
         lines.append(f"{kind:18s} {dtype:6s} {n:6d} {median:7.1f} {p90:7.1f} {bias:7.1f}")
     return lines
+
+
+def say(title: str, lines: Sequence[str]) -> None:
+    """Write a report to the standard output."""
+    sys.stdout.write("\n".join([title, *lines, ""]))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -132,11 +137,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         prepared = load(given.folder)
         found = fit(prepared)
         everything = np.ones(len(prepared.rows), dtype=bool)
-        print("\n".join(["All rows, in sample, percent:", *table(prepared, found.errors, everything)]))
+        say("All rows, in sample, percent:", table(prepared, found.errors, everything))
         bands = fit_bands.left_out(prepared, found) if given.bands else fit_file.kept_bands(given.output)
         given.output.write_text(fit_file.text(prepared, found, bands), encoding="utf-8")
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+        sys.stderr.write(f"error: {error}\n")
         raise SystemExit(2) from None
 
 

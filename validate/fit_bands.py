@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from validate import fit as base
-from validate.accuracy.kinds import OPERATORS
+from validate.accuracy.kinds import OPERATORS, Subject
 from validate.accuracy.predict import Prepared
 from validate.fit_factors import STEPS
-from validate.fit_layout import Array
+from validate.fit_layout import Array, Mask
 
 Bands = Mapping[str, Mapping[str, float]]
 COVERED = 0.9
@@ -28,27 +28,27 @@ def left_out(prepared: Prepared, whole: base.Fit) -> Bands:
     by_model = whole.errors.copy()
     steps = base.marked(prepared, lambda s: s.generation == STEPS)
     for model in _names(prepared, steps, "model"):
-        rows = steps & base.marked(prepared, lambda s, m=model: s.model is not None and s.model.name == m)  # type: ignore[misc]
+        rows = steps & base.marked(prepared, _has("model", model))
         refit = base.fit(prepared, ~rows, base.REFIT_EVALUATIONS)
         by_model[rows] = refit.errors[rows]
     by_device = np.full(len(prepared.rows), np.nan)
     for device in _names(prepared, steps, "device"):
-        rows = base.marked(prepared, lambda s, d=device: s.device.name == d)  # type: ignore[misc]
+        rows = base.marked(prepared, _has("device", device))
         refit = base.fit(prepared, ~rows, base.REFIT_EVALUATIONS)
         by_device[rows] = refit.errors[rows]
     keep = base.usable(prepared)
-    print("\n".join(["Models left out, percent:", *base.table(prepared, by_model, steps & keep)]))
-    print("\n".join(["Devices left out, percent:", *base.table(prepared, by_device, keep)]))
+    base.say("Models left out, percent:", base.table(prepared, by_model, steps & keep))
+    base.say("Devices left out, percent:", base.table(prepared, by_device, keep))
     return {kind: _kind(prepared, by_model, by_device, keep, kind) for kind in (*_STEP_KINDS, *sorted(OPERATORS))}
 
 
-def _kind(prepared: Prepared, by_model: Array, by_device: Array, keep: Array, kind: str) -> dict[str, float]:
+def _kind(prepared: Prepared, by_model: Array, by_device: Array, keep: Mask, kind: str) -> dict[str, float]:
     ours = keep & base.marked(prepared, lambda s: s.kind == kind)
-    wide = base.marked(prepared, lambda s: s.n_devices >= _MANY) & (kind in _STEP_KINDS)
+    wide = base.marked(prepared, lambda s: s.n_devices >= _MANY and s.kind in _STEP_KINDS)
     moe = base.marked(prepared, lambda s: s.family == "moe")
     found: dict[str, float] = {}
     for dtype in ("bf16", "fp8"):
-        rows = ours & ~wide & ~moe & base.marked(prepared, lambda s, d=dtype: s.dtype == d)  # type: ignore[misc]
+        rows = ours & ~wide & ~moe & base.marked(prepared, _is_dtype(dtype))
         if rows.any():
             found[dtype] = _width(by_model[rows])
     plain = _width(by_model[ours & ~wide & ~moe])
@@ -62,7 +62,15 @@ def _kind(prepared: Prepared, by_model: Array, by_device: Array, keep: Array, ki
     return found
 
 
-def _names(prepared: Prepared, rows: Array, what: str) -> list[str]:
+def _has(what: str, name: str) -> Callable[[Subject], bool]:
+    return lambda subject: getattr(getattr(subject, what), "name", None) == name
+
+
+def _is_dtype(dtype: str) -> Callable[[Subject], bool]:
+    return lambda subject: subject.dtype == dtype
+
+
+def _names(prepared: Prepared, rows: Mask, what: str) -> list[str]:
     found = set()
     for i in np.flatnonzero(rows):
         subject = prepared.subjects[i]

@@ -35,8 +35,8 @@ def text(prepared: Prepared, found: base.Fit, bands: Bands) -> str:
     rows = int(base.usable(prepared).sum())
     misfit = _misfit(prepared, found, bands)
     lines = [
-        "# Efficiency factors of data-centre GPUs, fitted by `python -m validate.fit`; meaning: hwprofiles/efficiency.py.",
-        "# [low, high]: 90 % band, of the fit's covariance and of what the form itself misses in steps of other models.",
+        "# Efficiency factors of data-centre GPUs, fitted by `python -m validate.fit`; see hwprofiles/efficiency.py.",
+        "# [low, high]: 90 % band, of the fit's covariance and of what the form misses in steps of other models.",
         "[provenance]",
         f'command = "python -m validate.fit TABLES -o FILE{" --bands" if bands else ""}"',
         f"tables = [{', '.join(repr(n).replace(chr(39), chr(34)) for n in base.TABLES)}]",
@@ -112,7 +112,8 @@ def _misfit(prepared: Prepared, found: base.Fit, bands: Bands) -> float:
     is asked to reach the width of decode.
     """
     wanted = bands.get("decode", {}).get("bf16", 0.1) / _Z90
-    sums = [row for task in found.problem.tasks if task.group.subject.generation == STEPS for row in _squares(found, task)]
+    steps = [task for task in found.problem.tasks if task.group.subject.generation == STEPS]
+    sums = np.concatenate([_squares(found, task) for task in steps])
     return float(wanted / np.sqrt(np.median(sums)))
 
 

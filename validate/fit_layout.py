@@ -15,6 +15,8 @@ import numpy as np
 
 Num = Any
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+Index = np.ndarray[Any, np.dtype[np.intp]]
 Scale = Literal["share", "log", "exponent"]
 
 COMMON = "common"
@@ -38,16 +40,14 @@ class Parameter:
     library_sd: float = 0.15
 
 
-def share(name: str, start: float, device_sd: float = 0.12, library_sd: float = 0.15) -> Parameter:
+def share(name: str, start: float, device_sd: float = 0.12) -> Parameter:
     """A share of a datasheet figure, at most 1."""
-    return Parameter(name=name, start=start, scale="share", device_sd=device_sd, library_sd=library_sd)
+    return Parameter(name=name, start=start, scale="share", device_sd=device_sd)
 
 
-def amount(name: str, start: float, device_sd: float = 0.4, library_sd: float = 0.4, common_sd: float = 1.0) -> Parameter:
+def amount(name: str, start: float, device_sd: float = 0.4) -> Parameter:
     """A positive time or count."""
-    return Parameter(
-        name=name, start=start, scale="log", common_sd=common_sd, device_sd=device_sd, library_sd=library_sd
-    )
+    return Parameter(name=name, start=start, scale="log", common_sd=1.0, device_sd=device_sd, library_sd=0.4)
 
 
 def exponent(name: str, start: float, device_sd: float = 0.3) -> Parameter:

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from hwprofiles.efficiency import factor_range
 from validate.accuracy.factors import HOST, FactorTable, row_factors
 from validate.accuracy.kinds import Subject
 from validate.accuracy.predict import Group, Prepared
-from validate.fit_layout import Array, Layout, from_scale
+from validate.fit_layout import Array, Index, Layout, Mask, from_scale
 
 EFFECTIVE_SHARE = 0.1
 """Rows of one table are not independent: about one in ten counts (residuals cluster by model, devices and phase)."""
@@ -20,9 +19,6 @@ ROW_SIGMA = 0.05
 SOFT = 0.1
 """Log error from which the soft-L1 loss grows linearly."""
 _STEP = 1e-4
-TIMES = "times "
-"""Before the name of a parameter that multiplies a factor that is not fitted here."""
-
 Cell = Callable[[Subject], tuple[str, str]]
 
 
@@ -31,7 +27,7 @@ class Task:
     """Rows of one group that are fitted, and what they feel."""
 
     group: Group
-    places: Array
+    places: Index
     log_measured: Array
     base: Mapping[str, Any]
     names: tuple[str, ...]
@@ -63,7 +59,7 @@ class Problem:
         self,
         prepared: Prepared,
         layout: Layout,
-        keep: Array,
+        keep: Mask,
         *,
         device_table: FactorTable,
         generations: FactorTable,
@@ -130,13 +126,7 @@ class Problem:
             z = np.full((count, 1), self.layout.z(x, name, *task.cell))
             if jacobian:
                 z[1 + column] += _STEP
-            value = from_scale(z, self.layout.parameters[name].scale)
-            if name.startswith(TIMES):
-                name = name.removeprefix(TIMES)
-                value = value * task.base[name]
-                if factor_range(name) == (0.0, 1.0) and not name.endswith("_s"):
-                    value = np.minimum(value, 1.0)
-            factors[name] = value
+            factors[name] = from_scale(z, self.layout.parameters[name].scale)
         seconds = np.asarray(task.group.price(factors))
         whole = np.broadcast_to(seconds, (count, seconds.shape[-1]))
         found: Array = np.log(whole[:, task.places])
@@ -156,20 +146,19 @@ def solve(problem: Problem, start: Array | None = None, max_evaluations: int = 2
     """Fit with a robust loss; the covariance is the inverse curvature at the solution, priors included."""
     from scipy.optimize import least_squares
 
-    last: dict[bytes, tuple[Array, Array | None]] = {}
+    def residuals(x: Array) -> Array:
+        return problem.errors(x, False)[0]
 
-    def at(x: Array, jacobian: bool) -> tuple[Array, Array | None]:
-        key = x.tobytes()
-        if key not in last or (jacobian and last[key][1] is None):
-            last.clear()
-            last[key] = problem.errors(x, jacobian)
-        return last[key]
+    def jacobian(x: Array) -> Array:
+        slope = problem.errors(x, True)[1]
+        assert slope is not None
+        return slope
 
     soft = SOFT * EFFECTIVE_SHARE**0.5 / ROW_SIGMA
     found = least_squares(
-        lambda x: at(x, False)[0],
+        residuals,
         np.zeros(problem.layout.size) if start is None else start,
-        jac=lambda x: at(x, True)[1],
+        jac=jacobian,
         bounds=(-6.0, 6.0),
         loss="soft_l1",
         f_scale=soft,
@@ -194,7 +183,7 @@ def log_errors(prepared: Prepared, values: Array) -> Array:
     return found
 
 
-def summary(errors: Sequence[float] | Array) -> tuple[int, float, float, float]:
+def summary(errors: Sequence[float]) -> tuple[int, float, float, float]:
     """Rows, median and 90th percentile of |exp(error) - 1| in percent, and the median error in percent."""
     e = np.asarray(errors, dtype=float)
     ape = 100.0 * np.abs(np.expm1(e))

@@ -1,6 +1,6 @@
 """Half widths of the 90 % bands, on a log scale, by kind of row, dtype and what is known of the device.
 
-`data/bands.toml`, and on top of it the `[bands]` of `data/fitted*.toml`: per kind a `default`, widths by dtype (`bf16`,
+`data/bands.toml`, and on top of it the `[bands]` of the device fit and of `data/fitted*.toml`: per kind a `default`, widths by dtype (`bf16`,
 `fp8`), and what makes a row harder, in quadrature: `tp8`, `moe`, `unseen_device`. Widths are 90 % quantiles of
 |log(predicted / measured)| over rows left out of a fit. A kind is looked up as `KIND/GENERATION`, then as `KIND/edge`
 (devices outside the data centre) or `KIND/measured` (whole steps with host time), then as `KIND`.
@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
 
+from hwprofiles.calibration import BUNDLED as DEVICE_FIT
 from validate.accuracy.kinds import Subject
 
 Band = Callable[[Subject, bool], float]
@@ -27,10 +28,10 @@ def bundled_bands() -> Mapping[str, Mapping[str, float]]:
     """The widths of the bundled files."""
     folder = files("validate.accuracy") / "data"
     tables = tomllib.loads((folder / "bands.toml").read_text(encoding="utf-8"))
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if _FITTED.fullmatch(entry.name):
-            for kind, own in tomllib.loads(entry.read_text(encoding="utf-8")).get("bands", {}).items():
-                tables[kind] = {**tables.get(kind, {}), **own}
+    own_files = sorted((e for e in folder.iterdir() if _FITTED.fullmatch(e.name)), key=lambda entry: entry.name)
+    for entry in (DEVICE_FIT, *own_files):
+        for kind, own in tomllib.loads(entry.read_text(encoding="utf-8")).get("bands", {}).items():
+            tables[kind] = {**tables.get(kind, {}), **own}
     return {kind: {k: float(v) for k, v in table.items() if k != "source"} for kind, table in tables.items()}
 
 
