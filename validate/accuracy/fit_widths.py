@@ -49,7 +49,7 @@ def left_out_errors(rows: Sequence[Row]) -> Array:
         hosts = {**generations, **fit_generations.fit(seen, merged, generations)}
         hosts = {**hosts, **fit_serving.fit(seen, merged, hosts)}
         out = np.flatnonzero(folds == fold)
-        errors[out] = np.log(prepare([rows[i] for i in out]).values(merged, hosts)) - measured[out]
+        errors[out] = np.log(prepare([rows[int(i)] for i in out]).values(merged, hosts)) - measured[out]
         sys.stderr.write(f"fold {fold + 1} of {FOLDS}\n")
     return errors
 
