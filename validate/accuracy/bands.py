@@ -62,5 +62,5 @@ def half_width(subject: Subject, known_device: bool) -> float:
     if subject.family == "moe":
         square += table.get("moe", 0.0) ** 2
     if not known_device:
-        square += table.get("unseen_device", 0.0) ** 2
+        square += table.get("unseen_device", tables.get(subject.kind, {}).get("unseen_device", 0.0)) ** 2
     return float(square**0.5)

@@ -77,9 +77,11 @@ def device_factors(subject: Subject, table: FactorTable) -> dict[str, Num]:
     return found
 
 
-def has_own_factors(subject: Subject, table: FactorTable) -> bool:
-    """Whether the table has factors of the subject's device that hold for its dtype and library."""
+def has_own_factors(subject: Subject, table: FactorTable, generations: FactorTable) -> bool:
+    """Whether factors of the subject's device hold for its dtype and library, or its engine was fitted on the device."""
     name = subject.device.name
+    if f"{subject.generation}/{name}" in generations:
+        return True
     return any(key in table for key in (name, f"{name}/{subject.dtype}", f"{name}/{subject.dtype}/{subject.library}"))
 
 

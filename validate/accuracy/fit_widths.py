@@ -25,7 +25,7 @@ from validate.accuracy.score import odd_share
 from validate.accuracy.tables import Row, load_rows
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-FOLDS = 4
+FOLDS = 3
 _FEWEST = 20
 """Rows a width of its own needs."""
 

@@ -111,8 +111,9 @@ def predict_rows(
     list of Predicted, one per row in order.
     """
     table = efficiency_by_device or {}
+    hosts = bundled_generations() if generations is None else generations
     prepared = prepare(rows)
-    values = prepared.values(table, generations)
+    values = prepared.values(table, hosts)
     found = []
     for i, subject in enumerate(prepared.subjects):
         value = float(values[i])
@@ -123,7 +124,7 @@ def predict_rows(
                 Predicted(value=nan, low=nan, high=nan, status=status, subject=None, kv_share=nan, floor_share=nan)
             )
             continue
-        spread = float(np.exp(band(subject, has_own_factors(subject, table))))
+        spread = float(np.exp(band(subject, has_own_factors(subject, table, hosts))))
         found.append(
             Predicted(
                 value=value,
