@@ -1,9 +1,9 @@
 """Half widths of the 90 % bands, on a log scale, by kind of row, dtype and what is known of the device.
 
-`data/bands.toml`, and on top of it the `[bands]` of the device fit and of `data/fitted*.toml`: per kind a `default`, widths by dtype (`bf16`,
-`fp8`), and what makes a row harder, in quadrature: `tp8`, `moe`, `unseen_device`. Widths are 90 % quantiles of
-|log(predicted / measured)| over rows left out of a fit. A kind is looked up as `KIND/GENERATION`, then as `KIND/edge`
-(devices outside the data centre) or `KIND/measured` (whole steps with host time), then as `KIND`.
+`data/bands.toml`, and on top of it the `[bands]` of the device fit and of `data/fitted*.toml`: per kind a `default`,
+widths by dtype (`bf16`, `fp8`), and what makes a row harder, in quadrature: `tp8`, `moe`, `unseen_device`. Widths are
+90 % quantiles of |log(predicted / measured)| over rows left out of a fit. A kind is looked up as `KIND/GENERATION`,
+then as `KIND/edge` (devices outside the data centre) or `KIND/measured` (whole steps with host time), then as `KIND`.
 """
 
 from __future__ import annotations

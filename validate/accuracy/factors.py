@@ -78,7 +78,7 @@ def device_factors(subject: Subject, table: FactorTable) -> dict[str, Num]:
 
 
 def has_own_factors(subject: Subject, table: FactorTable, generations: FactorTable) -> bool:
-    """Whether factors of the subject's device hold for its dtype and library, or its engine was fitted on the device."""
+    """Whether factors of the subject's device hold for its dtype and library, or its engine was fitted there."""
     name = subject.device.name
     if f"{subject.generation}/{name}" in generations:
         return True
