@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from costmodel import config_older
 from costmodel.arch import Attention, AttentionSpec, LatentAttention, LinearAttention, MlpSpec, ModelArch, MoeMlp
 from costmodel.config_fields import Fields
 from costmodel.config_layers import (
@@ -281,6 +282,15 @@ FAMILIES: Mapping[str, Callable[[Fields], Layers]] = {
     "deepseek_v32": _deepseek_sparse,
     "glm_moe_dsa": _deepseek_sparse,
     "minimax_m2": _minimax_m2,
+    "bloom": config_older.bloom,
+    "opt": config_older.opt,
+    "gptj": config_older.gptj,
+    "phi": config_older.phi,
+    "falcon": config_older.falcon,
+    "gemma2": config_older.gemma2,
+    "cohere": config_older.cohere,
+    "llama4_text": config_older.llama4,
+    "deci": config_older.deci,
 }
 """`model_type` of a configuration to the function that builds its layers."""
 

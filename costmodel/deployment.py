@@ -31,7 +31,7 @@ class Deployment:
     engine : EngineProfile
         Scheduler limits and host times.
     efficiency : Efficiency
-        Factors of the device (its class's unless a calibration says otherwise).
+        Factors of the device.
     """
 
     hardware: Hardware
@@ -72,7 +72,7 @@ def deploy(
     weight_dtype : str or None
         None: what the checkpoint's configuration says (its quantisation, else bf16).
     efficiency : Efficiency or None
-        None: the factors of the device's class.
+        None: the device's own fitted factors, else those of its class.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def deploy(
         weight_dtype=weight_dtype or stated,
         kv_dtype=kv_dtype,
         engine=profile,
-        efficiency=efficiency or find_efficiency(device.device_class),
+        efficiency=efficiency or find_efficiency(device),
     )
     _check(dep)
     return dep

@@ -24,6 +24,10 @@ BYTES_PER_WEIGHT: Mapping[str, Fact] = MappingProxyType(
         "mxfp4": _fact(17 / 32, "OCP Microscaling formats 1.0: 32 values of 4 bit and one scale byte"),
         "nvfp4": _fact(9 / 16, "16 values of 4 bit and one fp8 scale; the fp32 scale per tensor is left out"),
         "q4_k_m": _fact(0.606, "llama.cpp GGUF: average over a file, varies with the mix of its tensors", "assumed"),
+        "q4_0": _fact(18 / 32, "llama.cpp GGUF: 32 values of 4 bit and one fp16 scale"),
+        "q3_k_m": _fact(0.49, "llama.cpp GGUF: average over a file, varies with the mix of its tensors", "assumed"),
+        "q6_k": _fact(210 / 256, "llama.cpp GGUF: 256 values of 6 bit in 210 bytes"),
+        "iq4_nl": _fact(18 / 32, "llama.cpp GGUF: 32 values of 4 bit and one fp16 scale"),
         "q8_0": _fact(34 / 32, "llama.cpp GGUF: 32 values of 8 bit and one fp16 scale"),
     }
 )
@@ -32,7 +36,7 @@ BYTES_PER_WEIGHT: Mapping[str, Fact] = MappingProxyType(
 BYTES_PER_KV: Mapping[str, int] = MappingProxyType({"bf16": 2, "fp16": 2, "fp8": 1, "int8": 1})
 """Bytes of one number in the KV cache; scales of 8-bit caches are left out (one per tensor or head)."""
 
-WHOLE_FILE_DTYPES: frozenset[str] = frozenset({"q4_k_m", "q8_0"})
+WHOLE_FILE_DTYPES: frozenset[str] = frozenset({"q4_0", "q3_k_m", "q4_k_m", "q6_k", "iq4_nl", "q8_0"})
 """Formats of llama.cpp files, which quantise the embedding and the head like every other matrix."""
 
 _OWN_PEAK: Mapping[str, str] = {"fp8": "fp8", "int8": "int8", "nvfp4": "fp4"}

@@ -22,6 +22,7 @@ from costmodel.counts import head_dtype, kv_bytes_per_token_of, product_dtype
 from costmodel.deployment import Deployment, kv_heads_per_rank, state_bytes_per_rank
 from costmodel.dtypes import compute_dtype, kv_bytes_each, weight_bytes_each
 from costmodel.products import Product, products
+from costmodel.roof import smooth, touched_experts
 
 Num = Any
 """A float or a numpy array of floats."""
@@ -35,7 +36,10 @@ _LOW_PRECISION = {"fp8": 0.5, "int8": 0.5, "fp4": 0.25}
 
 
 class Op(NamedTuple):
-    """One operation of one device: work, seconds, and the two roofs `compute_s` and `memory_s` it is bound by."""
+    """One operation of one device: work, seconds, the two roofs `compute_s` and `memory_s` it is bound by.
+
+    `work_s` are the seconds under both and the power limit, without fixed time.
+    """
 
     name: str
     flops: Num
@@ -49,25 +53,7 @@ class Op(NamedTuple):
     compute_s: Num = 0.0
     memory_s: Num = 0.0
     link_s: Num = 0.0
-
-
-def smooth(x: Num, y: Num, p: Num) -> Num:
-    """Smooth maximum `(x^p + y^p)^(1/p)`; between max(x, y) and x + y."""
-    hi = np.maximum(x, y)
-    lo = np.minimum(x, y)
-    ratio = lo / np.where(hi > 0, hi, 1.0)
-    return hi * (1.0 + ratio**p) ** (1.0 / p)
-
-
-def touched_experts(n_experts: int, top_k: int, tokens: Num, correlation: Num = 1.0) -> Num:
-    """Distinct experts a pass of `tokens` touches: k + (E - k)(1 - (1 - k/E)^(kappa (t - 1))).
-
-    kappa = 1 is independent uniform routing, E (1 - (1 - k/E)^t); measured routing is correlated, kappa < 1.
-    """
-    miss = 1.0 - top_k / n_experts
-    return (
-        top_k + (n_experts - top_k) * (1.0 - miss ** (correlation * (tokens - 1.0))) if miss > 0 else tokens * 0 + top_k
-    )
+    work_s: Num = 0.0
 
 
 class Rank:
@@ -97,7 +83,7 @@ class Rank:
         tm: Num,
         fixed_s: Num,
         energy_scale: float = 1.0,
-        hard: bool = False,
+        exponent: str | None = "roof_exponent",
         flops: Num = 0.0,
         weight: Num = 0.0,
         kv: Num = 0.0,
@@ -107,9 +93,9 @@ class Rank:
         """Price one operation under its roofs and the power limit."""
         f = self.factors
         joules = flops * (f["flop_j"] * energy_scale) + (weight + kv + state + activation) * f["byte_j"]
-        work = np.maximum(tc, tm) if hard else smooth(tc, tm, f["roof_exponent"])
-        seconds = np.maximum(work, joules / self.dynamic_w) + fixed_s
-        return Op(name, flops, weight, kv, state, activation, 0.0, joules, seconds, tc, tm)
+        work = smooth(tc, tm, f[exponent]) if exponent else np.maximum(tc, tm)
+        work = np.maximum(work, joules / self.dynamic_w)
+        return Op(name, flops, weight, kv, state, activation, 0.0, joules, work + fixed_s, tc, tm, 0.0, work)
 
     def precision(self, dtype: str) -> tuple[float, bool, float]:
         """Peak FLOP/s of products with weights of `dtype`, whether they run below 16 bit, and their energy scale."""
@@ -122,16 +108,24 @@ class Rank:
         peak, low, scale = self.precision(dtype)
         flops = 2.0 * m * k * n
         weight = k * n * weight_bytes_each(dtype) * present
-        activation = (1.0 if low else 2.0) * m * k + 2.0 * m * n
+        quantise = 3.0 * m * k if low else 0.0
+        operands = weight + (1.0 if low else 2.0) * m * k + 2.0 * m * n
+        fill = (1.0 + f["gemm_fill_k"] / k) * (1.0 + f["gemm_fill_n"] / n)
+        stream_s = (
+            operands
+            * (1.0 + f["gemm_narrow_n"] / n)
+            / (self.bandwidth * f["gemm_memory_8bit" if low else "gemm_memory"])
+        )
         return self.op(
             name,
-            tc=flops / (peak * (f["gemm_compute_8bit"] if low else f["gemm_compute"])),
-            tm=(weight + activation) / (self.bandwidth * f["gemm_memory"]),
-            fixed_s=(f["gemm_8bit_s"] if low else f["gemm_s"]) * present,
+            tc=flops * fill / (peak * f["gemm_compute_8bit" if low else "gemm_compute"]),
+            tm=stream_s + quantise / (self.bandwidth * f["elementwise_memory"]),
+            fixed_s=f["gemm_8bit_s" if low else "gemm_s"] * present,
+            exponent="roof_exponent_8bit" if low else "roof_exponent",
             energy_scale=scale,
             flops=flops,
             weight=weight,
-            activation=activation,
+            activation=operands - weight + quantise,
         )
 
     def experts(self, mlp: MoeMlp, hidden: int, m: Num) -> Op:
@@ -167,14 +161,21 @@ class Rank:
         """Norms, rotary embedding, activation: bytes over bandwidth plus launches."""
         f = self.factors
         tm = n_bytes / (self.bandwidth * f["elementwise_memory"])
-        return self.op(name, tc=0.0 * tm, tm=tm, fixed_s=kernels * f["elementwise_s"], hard=True, activation=n_bytes)
+        return self.op(
+            name, tc=0.0 * tm, tm=tm, fixed_s=kernels * f["elementwise_s"], exponent=None, activation=n_bytes
+        )
 
     def allreduce(self, m: Num, hidden: int) -> Op:
-        """The two all-reduces of a layer: 2 (L(n) + 2 (n-1)/n * rows * hidden * 2 / (link e_link))."""
+        """The two all-reduces of a layer: 2 (L(n) + rows * hidden * 2 / (link e_link)).
+
+        Bytes sent are those of a ring, 2 (n-1)/n of the payload; measured steps at 2, 4 and 8 devices take the same
+        time for the same payload, as where the switch adds up on the way.
+        """
         f = self.factors
-        payload = 2.0 * (self.n - 1) / self.n * m * hidden * 2.0
+        payload = m * hidden * 2.0
         latency = f["allreduce_s"] * (self.n / 2.0) ** _ALLREDUCE_EXPONENT
         link_s = 2.0 * (latency + payload / (self.link * f["link_bandwidth"]))
+        payload = payload * 2.0 * (self.n - 1) / self.n
         return Op("allreduce", 0.0 * m, interconnect_bytes=2.0 * payload, seconds=link_s, link_s=link_s)
 
 
@@ -243,14 +244,16 @@ def attention_ops(rank: Rank, a: AttentionSpec, span: Span, full: Span, *, decod
     if isinstance(a, Attention):
         flops = 4.0 * a.d_head * a.n_heads / rank.n * span.context_tokens
         token_bytes = 2.0 * kv_heads_per_rank(a, rank.n) * a.d_head * rank.kv_each
+        row_bytes = 4.0 * a.d_head * a.n_heads / rank.n
     else:
         absorbed = decode or a.index_topk > 0
         per = (2 * a.kv_rank + a.d_rope) if absorbed else (a.d_nope + a.d_rope + a.d_value)
         flops = 2.0 * a.n_heads / rank.n * per * span.context_tokens
         token_bytes = (a.kv_rank + a.d_rope) * rank.kv_each
+        row_bytes = 2.0 * a.n_heads / rank.n * per
         if a.index_topk and not decode:
             span = span._replace(touched_tokens=np.minimum(full.touched_tokens, span.context_tokens))
-    ops = [_softmax(rank, "attention", flops, token_bytes, span, decode=decode)]
+    ops = [_softmax(rank, "attention", flops, token_bytes, row_bytes, span, decode=decode)]
     if isinstance(a, LatentAttention) and not absorbed:
         up = Product("kv_b", a.kv_rank, a.n_heads * (a.d_nope + a.d_value))
         dtype = product_dtype(rank.model, rank.weight_dtype, up)
@@ -259,21 +262,35 @@ def attention_ops(rank: Rank, a: AttentionSpec, span: Span, full: Span, *, decod
     if isinstance(a, LatentAttention) and a.index_heads:
         flops = 2.0 * a.index_heads * a.index_d_head * full.context_tokens
         key = kv_bytes_per_token_of(a, rank.kv_dtype) - token_bytes
-        ops.append(_softmax(rank, "indexer", flops, key, full, decode=decode))
+        ops.append(_softmax(rank, "indexer", flops, key, 2.0 * a.index_heads * a.index_d_head, full, decode=decode))
     return ops
 
 
-def _softmax(rank: Rank, name: str, flops: Num, token_bytes: float, span: Span, *, decode: bool) -> Op:
+def _softmax(
+    rank: Rank, name: str, flops: Num, token_bytes: float, row_bytes: float, span: Span, *, decode: bool
+) -> Op:
+    """Scores and values over a cache; `row_bytes` are query and output of one new token, `token_bytes` of its KV."""
     f = rank.factors
     kv = token_bytes * span.touched_tokens
-    e_c, fixed = (
-        (1.0, f["attention_decode_s"]) if decode else (f["attention_prefill_compute"], f["attention_prefill_s"])
-    )
+    rows = row_bytes * span.new_tokens
+    bandwidth = rank.bandwidth * f["attention_decode_memory"]
+    present = np.minimum(span.n_seqs, 1.0)
+    if decode:  # what does not grow with context stays outside the roof, which keeps a step affine in context
+        return rank.op(
+            f"{name}_decode",
+            tc=flops / rank.half_flops_per_s,
+            tm=kv / bandwidth,
+            fixed_s=f["attention_decode_s"] * present + rows / bandwidth,
+            flops=flops,
+            kv=kv,
+        )
+    tile = 1.0 + f["attention_tile_tokens"] * span.new_tokens / np.maximum(span.context_tokens, 1.0)
     return rank.op(
-        f"{name}_{'decode' if decode else 'prefill'}",
-        tc=flops / (rank.half_flops_per_s * e_c),
-        tm=kv / (rank.bandwidth * f["attention_decode_memory"]),
-        fixed_s=fixed * np.minimum(span.n_seqs, 1.0),
+        f"{name}_prefill",
+        tc=flops * tile / (rank.half_flops_per_s * f["attention_prefill_compute"]),
+        tm=(kv + rows + 2.0 * token_bytes * span.new_tokens) / bandwidth,
+        fixed_s=f["attention_prefill_s"] * present,
         flops=flops,
         kv=kv,
+        activation=rows,
     )

@@ -7,12 +7,18 @@ name                      unit  meaning
 ========================= ===== ==================================================================================
 gemm_compute              1     share of peak FLOP/s a large 16-bit matrix product reaches (e_c)
 gemm_compute_8bit         1     the same for fp8 and int8 products
-gemm_memory               1     share of peak bandwidth a memory-bound product reaches (e_m)
+gemm_memory               1     share of peak bandwidth a memory-bound 16-bit product reaches (e_m)
+gemm_memory_8bit          1     the same for fp8 and int8 products
 roof_exponent             1     p of the smooth roof (tc^p + tm^p)^(1/p)
+roof_exponent_8bit        1     the same for fp8 and int8 products
 gemm_s                    s     fixed time of one 16-bit product (launch, ramp-up) (c)
 gemm_8bit_s               s     the same for fp8 and int8 products
+gemm_fill_k               1     depth K a product loses to filling its pipeline: compute time times 1 + K / k
+gemm_fill_n               1     columns N it loses to filling the device: compute time times 1 + N / n
+gemm_narrow_n             1     columns below which a product streams its operands slower: memory time times 1 + N / n
 attention_prefill_compute 1     share of 16-bit peak in prefill attention (e_ap)
 attention_prefill_s       s     fixed time of one prefill attention call (c_ap)
+attention_tile_tokens     1     context tokens a new token costs on top of those it sees (masked tiles, softmax)
 attention_decode_memory   1     share of peak bandwidth in decode attention (e_ad)
 attention_decode_s        s     fixed time of one decode attention call (c_ad)
 elementwise_memory        1     share of peak bandwidth of norms, rotary, activation (e_el)
@@ -42,11 +48,17 @@ FACTOR_NAMES: tuple[str, ...] = (
     "gemm_compute",
     "gemm_compute_8bit",
     "gemm_memory",
+    "gemm_memory_8bit",
     "roof_exponent",
+    "roof_exponent_8bit",
     "gemm_s",
     "gemm_8bit_s",
+    "gemm_fill_k",
+    "gemm_fill_n",
+    "gemm_narrow_n",
     "attention_prefill_compute",
     "attention_prefill_s",
+    "attention_tile_tokens",
     "attention_decode_memory",
     "attention_decode_s",
     "elementwise_memory",
@@ -86,3 +98,10 @@ class Efficiency:
     def values(self) -> dict[str, float]:
         """The central value of every factor, by name."""
         return {name: f.value for name, f in self.factors.items()}
+
+
+def factor_range(name: str) -> tuple[float, float]:
+    """Smallest and largest value of a factor: shares, seconds and joules end at 1, exponents run from 1 to 8."""
+    if name.startswith("roof_exponent"):
+        return 1.0, 8.0
+    return (0.0, 10_000.0) if name.endswith(("_k", "_n", "_tokens")) else (0.0, 1.0)

@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import cast, get_args
 
-from hwprofiles.efficiency import FACTOR_NAMES, Efficiency, Factor
+from hwprofiles.calibration import calibrated
+from hwprofiles.efficiency import FACTOR_NAMES, Efficiency, Factor, factor_range
 from hwprofiles.errors import ProfileError, unknown_name
 from hwprofiles.hardware import DeviceClass, Fact, Hardware, Link
 from hwprofiles.tables import Table, read_toml
@@ -109,23 +110,33 @@ def check_hardware_file(path: str | Path) -> Hardware:
     )
 
 
-def efficiency(device_class_or_name: str) -> Efficiency:
-    """First values of the efficiency factors of a device class, or of the class of a device.
+def efficiency(device_class_or_name: str | Hardware, calibration: Path | None = None) -> Efficiency:
+    """The efficiency factors of a device, fitted where it was measured, or of a device class.
+
+    A device without measurements takes what a fit says of an unseen device of its class, with a wider band; a class
+    without any its assumed first values.
 
     Parameters
     ----------
-    device_class_or_name : str
+    device_class_or_name : str or Hardware
         A device class (`dc_gpu`), or anything `hardware` takes.
+    calibration : Path or None
+        A calibration file in place of the bundled one.
 
     Raises
     ------
     InputError
         Neither a device class nor a device.
+    ProfileError
+        The calibration file is wrong.
     """
-    wanted = device_class_or_name.strip().casefold().replace("-", "_")
-    if wanted in DEVICE_CLASSES:
-        return _class_efficiency(wanted)
-    return _class_efficiency(hardware(device_class_or_name).device_class)
+    if isinstance(device_class_or_name, str):
+        wanted = device_class_or_name.strip().casefold().replace("-", "_")
+        if wanted in DEVICE_CLASSES:
+            return calibrated(_class_efficiency(wanted), None, calibration)
+        device_class_or_name = hardware(device_class_or_name)
+    device = device_class_or_name
+    return calibrated(_class_efficiency(device.device_class), device.name, calibration)
 
 
 def _slug(name: str) -> str:
@@ -223,9 +234,9 @@ def _class_efficiency(device_class: str) -> Efficiency:
 
 
 def _factor(factors: Table, name: str) -> Factor:
-    """One factor: a share, seconds or joules, all of which end at 1; only the exponent of the roof runs from 1 to 8."""
+    """One factor with its band; the value lies in the band, the band in the range of its name."""
     inner = factors.table(name, ("value", "low", "high", "tier", "source"))
-    floor, ceiling = (1.0, 8.0) if name == "roof_exponent" else (0.0, 1.0)
+    floor, ceiling = factor_range(name)
     low = inner.number("low", low=floor, high=ceiling)
     high = inner.number("high", low=low, high=ceiling)
     value = inner.number("value", low=low, high=high)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from costmodel.deployment import Deployment
-from hwprofiles.efficiency import Factor
+from hwprofiles.efficiency import Factor, factor_range
 from hwprofiles.errors import InputError, unknown_name
 from simulator.sampling import deployment_inputs, draw_samples, sampled
 
@@ -25,18 +25,18 @@ def with_factors(dep: Deployment, values: Mapping[str, Any]) -> Deployment:
     Raises
     ------
     InputError
-        Unknown factor, or a value out of range: `roof_exponent` 1 to 8, shares above 0 and at most 1, seconds and
-        joules 0 to 1.
+        Unknown factor, or a value out of its range (`hwprofiles.efficiency.factor_range`); only seconds, joules and
+        counts may be 0.
     """
     device, engine = dict(dep.efficiency.factors), dict(dep.engine.factors)
     for name, value in values.items():
         if name not in device and name not in engine:
             raise unknown_name("factor", name, [*device, *engine])
-        exponent, may_be_zero = name == "roof_exponent", name.endswith(("_s", "_j"))
-        low, high = (1.0, 8.0) if exponent else (0.0, 1.0)
+        low, high = factor_range(name)
+        share = low == 0 and not name.endswith(("_s", "_j", "_k", "_n", "_tokens"))
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not (low <= value <= high) or (value == 0 and not may_be_zero):
-            allowed = f"from {low:g} to {high:g}" if exponent or may_be_zero else "above 0 and at most 1"
+        if not number or not (low <= value <= high) or (value == 0 and share):
+            allowed = "above 0 and at most 1" if share else f"from {low:g} to {high:g}"
             raise InputError(f"factor {name} must be a number {allowed}, got {value!r}")
         exact = Factor(value=float(value), low=float(value), high=float(value), tier="assumed", source="set by hand")
         (device if name in device else engine)[name] = exact

@@ -91,7 +91,7 @@ def draw_samples(given: tuple[Input, ...], n: int, seed: int) -> Mapping[str, Ar
     for column, i in enumerate(uncertain):
         spread = sample_share if i.scale == "share" else sample_positive
         out[i.name] = spread(z[:, column], i.band.value, i.band.low, i.band.high)
-        if i.name.endswith("roof_exponent"):
+        if i.name.endswith(("roof_exponent", "roof_exponent_8bit")):
             out[i.name] = np.maximum(1.0, out[i.name])
     return out
 

@@ -10,8 +10,9 @@ import numpy as np
 from costmodel.arch import MoeMlp
 from costmodel.counts import head_params, layer_groups
 from costmodel.deployment import Deployment
-from costmodel.ops import Op, Span, smooth, touched_experts
+from costmodel.ops import Op, Span
 from costmodel.products import expert_matrix_params, products
+from costmodel.roof import touched_experts
 from costmodel.step import StepModel, clipped_sum, prefill_span
 
 BYTES: tuple[str, ...] = ("weights", "kv", "state", "activations", "interconnect")
@@ -99,7 +100,7 @@ def _added(model: StepModel, name: str, found: Sequence[tuple[Op, int]]) -> OpCo
     n = model.rank.n
     parts = dict.fromkeys(PARTS, 0.0)
     for op, count in found:
-        for part, seconds in _split(model, op).items():
+        for part, seconds in _split(op).items():
             parts[part] += count * seconds
     return OpCost(
         name=name,
@@ -115,10 +116,9 @@ def _added(model: StepModel, name: str, found: Sequence[tuple[Op, int]]) -> OpCo
     )
 
 
-def _split(model: StepModel, op: Op) -> dict[str, float]:
+def _split(op: Op) -> dict[str, float]:
     """Seconds of an operation: the smooth roof (stretched by the power limit) to its larger side, the rest overhead."""
-    roof = smooth(op.compute_s, op.memory_s, model.factors["roof_exponent"])
-    work = float(np.maximum(roof, op.dynamic_j / model.rank.dynamic_w))
+    work = float(op.work_s)
     larger = "compute" if op.compute_s > op.memory_s else "memory"
     link = float(op.link_s)
     return {larger: work, "link": link, "overhead": max(0.0, float(op.seconds) - work - link)}

@@ -52,7 +52,7 @@ def _show(
     name: Annotated[str, typer.Argument(help="A device's name or alias, or the path of a .toml file.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show one device: every number with its tier and source, and the efficiency factors of its class."""
+    """Show one device: every number with its tier and source, and its efficiency factors, its own or its class's."""
     device = hardware(name)
     emit(_document(device), as_json, lambda console: _draw_device(console, device))
 
@@ -89,7 +89,7 @@ def _facts(device: Hardware) -> dict[str, object]:
 
 
 def _document(device: Hardware) -> dict[str, object]:
-    factors = efficiency(device.device_class).factors
+    factors = efficiency(device).factors
     return {
         **_facts(device),
         "sources": {place: {"tier": fact.tier, "source": fact.source} for place, fact in _places(device).items()},
@@ -162,7 +162,7 @@ def _draw_device(console: Console, device: Hardware, checked: str = "") -> None:
         ridge = f"{device.ridge_flops_per_byte(dtype):.4g} FLOP/B"
         table.add_row(f"ridge_flops_per_byte.{dtype}", ridge, "", "peak / bandwidth")
     console.print(table)
-    console.print(f"\nEfficiency factors assumed for the class {device.device_class}, before any calibration:")
+    console.print(f"\nEfficiency factors of {efficiency(device).name}:")
     console.print(_factor_table(device))
 
 
@@ -172,7 +172,7 @@ def _factor_table(device: Hardware) -> object:
     table = Table(box=None, pad_edge=False)
     for heading in ("factor", "value", "low", "high", "tier"):
         table.add_column(heading, no_wrap=True, justify="left" if heading in ("factor", "tier") else "right")
-    for name, factor in efficiency(device.device_class).factors.items():
+    for name, factor in efficiency(device).factors.items():
         table.add_row(name, f"{factor.value:.3g}", f"{factor.low:.3g}", f"{factor.high:.3g}", factor.tier)
     return table
 

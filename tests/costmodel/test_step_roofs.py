@@ -19,9 +19,10 @@ from costmodel.counts import (
     state_bytes_per_sequence,
 )
 from costmodel.deployment import deploy, factor_values
-from costmodel.ops import Rank, smooth, touched_experts
+from costmodel.ops import Rank
 from costmodel.products import expert_matrix_params, products
 from costmodel.request import Pass
+from costmodel.roof import smooth, touched_experts
 from costmodel.step import StepModel
 from hwprofiles import Fact, hardware
 

@@ -6,7 +6,9 @@ import pytest
 
 from hwprofiles import DEVICE_CLASSES, FACTOR_NAMES, InputError, efficiency, hardware
 
-SHARES = [n for n in FACTOR_NAMES if n != "roof_exponent" and not n.endswith(("_s", "_j"))]
+EXPONENTS = ("roof_exponent", "roof_exponent_8bit")
+SHARES = [n for n in FACTOR_NAMES if n not in EXPONENTS and not n.endswith(("_s", "_j", "_k", "_n", "_tokens"))]
+NOT_FITTED = {"linear_attention_compute", "linear_attention_s", "flop_j", "byte_j", "idle_w_share"}
 TYPICAL = {  # a device of each class that prints a power limit, or None
     "dc_gpu": "h100",
     "workstation": "rtx-pro-6000",
@@ -22,11 +24,13 @@ TYPICAL = {  # a device of each class that prints a power limit, or None
 def test_every_factor_with_its_band(device_class):
     eff = efficiency(device_class)
     assert eff.name == device_class
-    assert tuple(eff.factors) == FACTOR_NAMES
+    assert set(eff.factors) == set(FACTOR_NAMES)
     for name, factor in eff.factors.items():
         assert 0 < factor.low < factor.high, name
         assert factor.low <= factor.value <= factor.high, name
-        assert factor.tier == "assumed", name  # nothing of this class has been calibrated here
+        # data-centre GPUs alone have been fitted; energy nowhere
+        fitted = device_class == "dc_gpu" and name not in NOT_FITTED
+        assert factor.tier == ("fitted" if fitted else "assumed"), name
         assert len(factor.source) > 10, name
     assert eff.values() == {name: factor.value for name, factor in eff.factors.items()}
 
@@ -43,21 +47,16 @@ def test_shares_end_at_one_and_times_are_short(device_class):
     assert factors["roof_exponent"].high <= 8
 
 
-def test_dc_gpu_golden():
-    """The column for an unseen device of the five-device fit of step tables."""
+def test_an_unseen_data_centre_gpu_golden():
+    """Common values of the joint fit lie near those of an earlier fit of the same tables."""
     values = efficiency("dc_gpu").values()
-    assert values["gemm_compute"] == 0.80
-    assert values["gemm_compute_8bit"] == 0.75
-    assert values["gemm_memory"] == 0.80
-    assert values["roof_exponent"] == 2.2
-    assert values["gemm_s"] == 3.2e-6
-    assert values["gemm_8bit_s"] == 7e-6
-    assert values["attention_prefill_compute"] == 0.55
-    assert values["attention_decode_memory"] == 0.84
-    assert values["elementwise_memory"] == 0.5  # not identified by the fit, so fixed
-    assert values["allreduce_s"] == 6e-6
-    assert values["link_bandwidth"] == 0.57
-    assert (values["expert_compute"], values["expert_memory"], values["expert_s"]) == (0.4, 0.8, 20e-6)
+    assert values["gemm_compute"] == pytest.approx(0.85, abs=0.06)  # large products; what small ones lose is apart
+    assert values["gemm_memory"] == pytest.approx(0.82, abs=0.05)
+    assert values["gemm_s"] == pytest.approx(3.2e-6, rel=0.25)
+    assert values["attention_prefill_compute"] == pytest.approx(0.58, abs=0.06)
+    assert values["attention_decode_memory"] == pytest.approx(0.84, abs=0.05)
+    assert values["allreduce_s"] == pytest.approx(6e-6, rel=0.4)
+    assert values["expert_correlation"] == pytest.approx(0.62, abs=0.06)
 
 
 @pytest.mark.parametrize("name", ["gemm_compute", "gemm_memory", "attention_decode_memory", "gemm_s"])
@@ -83,8 +82,42 @@ def test_full_load_draws_about_the_power_limit(device_class):
     assert limit / 3 < power <= 1.01 * limit
 
 
-def test_a_device_stands_for_its_class():
-    assert efficiency("h100") is efficiency("dc_gpu") is efficiency("DC-GPU")
+def test_a_measured_device_has_its_own_factors_and_others_those_of_their_class():
+    assert efficiency("h100").name == "h100"
+    assert efficiency("l4") == efficiency("dc_gpu") == efficiency("DC-GPU")
     assert efficiency("strix halo").name == "edge_soc"
     with pytest.raises(InputError, match="unknown hardware 'dc_gpus'"):
         efficiency("dc_gpus")
+
+
+@pytest.mark.parametrize("device", ["a100", "h100", "h200", "b200", "l40s"])
+@pytest.mark.parametrize("name", ["gemm_memory", "attention_prefill_compute", "gemm_s", "attention_decode_s"])
+def test_a_measured_device_has_a_narrower_band_than_its_class(device, name):
+    own, common = efficiency(device).factors[name], efficiency("dc_gpu").factors[name]
+    assert own.high / own.low < common.high / common.low
+
+
+def test_a_calibration_file_replaces_the_bundled_one(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('[factors.h100]\ngemm_memory = 0.5\n[factors."class:npu"]\ngemm_s = 1e-4\n', encoding="utf-8")
+    assert efficiency("h100", file).factors["gemm_memory"].value == 0.5
+    assert efficiency("h100", file).factors["gemm_compute"].tier == "assumed"
+    assert efficiency("rk3588", file).factors["gemm_s"].value == 1e-4
+    assert efficiency("h200", file).factors["gemm_memory"].tier == "assumed"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[factors.h100]\ngemm_memry = 0.5", "did you mean 'gemm_memory'"),
+        ("[factors.h100]\ngemm_memory = 1.5", "factors.h100.gemm_memory must be a finite number > 0 and <= 1"),
+        ("[factors.h100]\ngemm_memory = { value = 0.5, low = 0.6, high = 0.7 }", "factors.h100.gemm_memory.value"),
+        ("[factors]\nh100 = 3", "factors.h100 must be a table"),
+        ("[provenance]\nn = 3", "factors is missing"),
+    ],
+)
+def test_a_broken_calibration_file_says_where(tmp_path, text, message):
+    file = tmp_path / "mine.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        efficiency("h100", file)

@@ -10,6 +10,38 @@ import pytest
 from hwprofiles import DEVICE_CLASSES, PEAK_DTYPES, TIERS, InputError, hardware, hardware_names
 
 NAMES = hardware_names()
+ADDED = {
+    "a100-40gb",
+    "a40",
+    "arc-140v",
+    "jetson-orin-nano-original",
+    "m1-7",
+    "m1-max",
+    "m1-ultra-48",
+    "m1-ultra",
+    "m2-pro",
+    "m3-ultra-60",
+    "m3",
+    "m4-pro",
+    "m4",
+    "m5-max",
+    "max-1550",
+    "mi250",
+    "n150",
+    "rk3562",
+    "rk3576",
+    "rtx-3060",
+    "rtx-3080-ti",
+    "rtx-3080",
+    "rtx-3090",
+    "rtx-4000-ada",
+    "rtx-4080",
+    "rtx-5000-ada",
+    "rtx-5880-ada",
+    "rtx-a6000",
+    "snapdragon-8-gen-3",
+}
+"""Devices that measurement tables name and the research table does not."""
 DATA = Path(__file__).parents[2] / "hwprofiles" / "data" / "devices"
 TABLE = Path(__file__).parents[3] / "shared" / "research" / "hardware.md"
 GIB = 2**30
@@ -184,7 +216,7 @@ def rows_of_the_table():
 @pytest.mark.skipif(not TABLE.exists(), reason="the research table is not beside this checkout")
 def test_every_figure_of_the_research_table():
     """Each row of the table has one device with its compute and bandwidth; what the notes mark unsure is left out."""
-    devices = [hardware(name) for name in NAMES]
+    devices = [hardware(name) for name in NAMES if name not in ADDED]
     rows = rows_of_the_table()
     assert len(rows) == len(devices)
     words = {

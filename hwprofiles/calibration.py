@@ -1,0 +1,82 @@
+"""Calibration files: fitted efficiency factors of devices and device classes, laid over the assumed ones.
+
+A file has `[factors."class:CLASS"]` for devices without rows of their own, `[factors."DEVICE"]`, and
+`[factors."DEVICE/DTYPE/LIBRARY"]` for another kernel library; in each `NAME = number` or `{ value, low, high }`.
+Other tables (provenance, covariance, bands, engine generations) are for whoever compares with measurements.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hwprofiles.efficiency import FACTOR_NAMES, Efficiency, Factor, factor_range
+from hwprofiles.tables import Table, read_toml
+
+BUNDLED = Path(__file__).parent / "data" / "efficiency" / "fitted.toml"
+
+
+def calibrated(assumed: Efficiency, device: str | None, path: Path | None = None) -> Efficiency:
+    """The factors of a device class, or of one device of it, under a calibration.
+
+    What the file says of the class replaces what is assumed, and what it says of the device replaces both.
+
+    Parameters
+    ----------
+    assumed : Efficiency
+        First values of the class, named like it.
+    device : str or None
+        Name of a device of the class; None: the class itself.
+    path : Path or None
+        The calibration file; None: the bundled one.
+
+    Raises
+    ------
+    ProfileError
+        The file cannot be read, has a factor that is not known, or a value out of range.
+    """
+    factors = dict(assumed.factors)
+    fitted = _factors(path or BUNDLED)
+    for key in (f"class:{assumed.name}", *((device,) if device else ())):
+        factors.update(fitted.get(key, {}))
+    own = device is not None and device in fitted
+    return Efficiency(name=device if own and device else assumed.name, factors=factors)
+
+
+def fitted_devices(path: Path | None = None) -> frozenset[str]:
+    """Names of the devices a calibration has factors for."""
+    return frozenset(key for key in _factors(path or BUNDLED) if "/" not in key and not key.startswith("class:"))
+
+
+@cache
+def _factors(path: Path) -> dict[str, dict[str, Factor]]:
+    document, file = read_toml(path, "calibration file")
+    top = Table(document, file, "", document)
+    sections = top.table("factors", document["factors"]) if isinstance(document.get("factors"), dict) else None
+    if sections is None:
+        raise top.wrong("factors", "a table of devices")
+    source = _source(document)
+    found = {}
+    for key in sections.data:
+        table = sections.table(key, (*FACTOR_NAMES, "source"))
+        found[key] = {name: _factor(table, name, source) for name in table.data if name != "source"}
+    return found
+
+
+def _source(document: dict[str, Any]) -> str:
+    stated = document.get("provenance", {})
+    if not isinstance(stated, dict) or "command" not in stated:
+        return "calibration file"
+    return f"{stated['command']}; {stated.get('n', 'unknown number of')} rows"
+
+
+def _factor(table: Table, name: str, source: str) -> Factor:
+    floor, ceiling = factor_range(name)
+    if not isinstance(table.data[name], dict):
+        value = table.number(name, low=floor, high=ceiling)
+        return Factor(value=value, low=value, high=value, tier="fitted", source=source)
+    inner = table.table(name, ("value", "low", "high"))
+    low = inner.number("low", low=floor, high=ceiling)
+    high = inner.number("high", low=low, high=ceiling)
+    return Factor(value=inner.number("value", low=low, high=high), low=low, high=high, tier="fitted", source=source)

@@ -1,0 +1,1 @@
+"""Measurement tables against the cost model: read, predict every row, score."""

@@ -1,0 +1,171 @@
+"""Fits edge, workstation and NPU devices: how much of bandwidth and of peak each reaches, by storage type and library.
+
+    log e = common(class) + storage(class, dtype, library) + device(device) + own(device, dtype, library)
+
+for e_m (memory) and e_c (compute), and one scale of the fixed times by class and library. Every effect has a normal
+prior around zero, so that a device without rows is the same fit with its effects at zero. Least squares on
+log(predicted / measured) with a soft-L1 loss; rows that `odd` marks are left out.
+
+Command: `python -m validate.accuracy.fit_edge TABLE.csv... -o FILE.toml`
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hwprofiles.load import efficiency
+from validate.accuracy.factors import FactorTable, bundled_generations
+from validate.accuracy.kinds import Subject
+from validate.accuracy.predict import prepare
+from validate.accuracy.score import odd_share
+from validate.accuracy.tables import Row, load_rows
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+CLASSES = ("workstation", "edge_soc", "npu", "cpu")
+_SPREAD = {"common": 0.5, "storage": 0.4, "device": 0.3, "own": 0.2}
+"""Prior standard deviations of the effects on log e; the fixed times' scale has that of `common`, three times wider."""
+_ROW_SD = 0.12
+_MOST = {"memory": 0.97, "compute": 1.3}
+"""Upper ends: of bandwidth, and of a peak stated with 32-bit accumulation where 16-bit accumulation runs faster."""
+_FIXED = ("gemm_s", "gemm_8bit_s", "attention_prefill_s", "attention_decode_s", "elementwise_s", "expert_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The parameters: names in order, prior spreads, and for each deployment key the parameters it adds up."""
+
+    names: tuple[tuple[str, ...], ...]
+    spreads: Array
+    keys: Mapping[tuple[str, str, str, str], dict[str, list[int]]]
+
+
+def is_edge(row: Row, subject: Subject | None) -> bool:
+    """Whether a row takes part: a step outside the data centre, or of llama.cpp anywhere; no low control."""
+    if subject is None or subject.kind not in ("decode", "prefill", "batch") or "low control" in row.kind:
+        return False
+    return subject.device.device_class in CLASSES or subject.library == "llama.cpp"
+
+
+def layout(subjects: Sequence[Subject]) -> Layout:
+    """Parameters of every (class, device, dtype, library) among some rows."""
+    index: dict[tuple[str, ...], int] = {}
+    keys: dict[tuple[str, str, str, str], dict[str, list[int]]] = {}
+    for s in subjects:
+        key = (s.device.device_class, s.device.name, s.dtype, s.library)
+        if key in keys:
+            continue
+        group, device, dtype, library = key
+        keys[key] = {"fixed": [index.setdefault(("fixed", "common", group, library), len(index))]}
+        for what in ("memory", "compute"):
+            effects = [
+                (what, "common", group),
+                (what, "storage", group, dtype, library),
+                (what, "device", device),
+                (what, "own", device, dtype, library),
+            ]
+            keys[key][what] = [index.setdefault(effect, len(index)) for effect in effects]
+    spreads = np.array([_SPREAD[name[1]] * (3.0 if name[0] == "fixed" else 1.0) for name in index])
+    return Layout(tuple(index), spreads, keys)
+
+
+def table(plan: Layout, x: Array) -> dict[str, dict[str, Any]]:
+    """The factors of every key under parameters `x`, (n,) or (n_samples, n)."""
+    found: dict[str, dict[str, Any]] = {}
+    for (group, device, dtype, library), parts in plan.keys.items():
+        found[f"{device}/{dtype}/{library}"] = _factors(group, {w: _summed(x, p) for w, p in parts.items()})
+        no_device = {
+            w: _summed(x, [i for i in p if plan.names[i][1] in ("common", "storage")]) for w, p in parts.items()
+        }
+        found[f"class:{group}/{dtype}/{library}"] = _factors(group, no_device)
+    return found
+
+
+def _summed(x: Array, places: list[int]) -> Any:
+    total = x[..., places].sum(axis=-1)
+    return total[:, None] if x.ndim == 2 else float(total)
+
+
+def _factors(group: str, log: Mapping[str, Any]) -> dict[str, Any]:
+    first = efficiency(group).values()
+    memory = np.minimum(first["gemm_memory"] * np.exp(log["memory"]), _MOST["memory"])
+    compute = np.minimum(first["gemm_compute"] * np.exp(log["compute"]), _MOST["compute"])
+    share = compute / first["gemm_compute"]
+    fixed = np.exp(log["fixed"])
+    return {
+        "gemm_memory": memory,
+        "gemm_memory_8bit": memory,
+        "expert_memory": memory,
+        "gemm_compute": compute,
+        "gemm_compute_8bit": np.minimum(first["gemm_compute_8bit"] * share, _MOST["compute"]),
+        "expert_compute": np.minimum(first["expert_compute"] * share, _MOST["compute"]),
+        "attention_prefill_compute": np.minimum(first["attention_prefill_compute"] * share, 1.0),
+        **{name: first[name] * fixed for name in _FIXED},
+    }
+
+
+def fit(rows: Sequence[Row], generations: FactorTable | None = None) -> dict[str, dict[str, float]]:
+    """Factors by `DEVICE/DTYPE/LIBRARY` and `class:CLASS/DTYPE/LIBRARY`.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        Rows of any kind; those that `is_edge` refuses and those that `odd` marks are left out.
+    generations : mapping or None
+        Engine generations, None for the bundled ones.
+    """
+    from scipy.optimize import least_squares
+
+    host = bundled_generations() if generations is None else generations
+    first = prepare(rows)
+    kept = [i for i, r in enumerate(rows) if is_edge(r, first.subjects[i]) and not odd_share(r, first.floor_share[i])]
+    prepared = prepare([rows[i] for i in kept])
+    plan = layout([s for s in prepared.subjects if s is not None])
+    measured = np.log([row.value for row in prepared.rows])
+
+    def residuals(x: Array) -> Array:
+        errors = (np.log(prepared.values(table(plan, x), host)) - measured) / _ROW_SD
+        return np.concatenate([np.nan_to_num(errors), x / plan.spreads])
+
+    def jacobian(x: Array) -> Array:
+        step = 1e-4
+        moved = np.log(prepared.values(table(plan, x + step * np.eye(len(x))), host))
+        slope = (moved - np.log(prepared.values(table(plan, x), host))) / (step * _ROW_SD)
+        return np.vstack([np.nan_to_num(slope).T, np.diag(1.0 / plan.spreads)])
+
+    found = least_squares(residuals, np.zeros(len(plan.names)), jac=jacobian, loss="soft_l1", max_nfev=30)
+    return {key: {k: float(v) for k, v in factors.items()} for key, factors in table(plan, found.x).items()}
+
+
+def written(factors: Mapping[str, Mapping[str, float]], source: str) -> str:
+    """The factors as a calibration file."""
+    lines = [f"# {source}", f'[provenance]\nsource = "{source}"', ""]
+    for key in sorted(factors):
+        lines.append(f'[factors."{key}"]')
+        lines += [f"{name} = {value:.4g}" for name, value in factors[key].items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Fit from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m validate.accuracy.fit_edge", description=__doc__)
+    parser.add_argument("tables", nargs="+", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    given = parser.parse_args(argv)
+    factors = fit(load_rows(given.tables))
+    names = ", ".join(sorted(path.name for path in given.tables))
+    text = written(factors, f"python -m validate.accuracy.fit_edge on {names}")
+    given.output.write_text(text, encoding="utf-8")
+    sys.stderr.write(f"{len(factors)} sets of factors to {given.output}\n")
+
+
+if __name__ == "__main__":
+    main()
