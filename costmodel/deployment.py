@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from costmodel.arch import Attention, AttentionSpec, LinearAttention, ModelArch
 from costmodel.counts import kv_bytes_per_token_of, layer_groups, product_dtype, weight_bytes
@@ -64,6 +65,7 @@ def deploy(
     max_seqs: int | None = None,
     chunk_tokens: int | None = None,
     efficiency: Efficiency | None = None,
+    calibration: Path | None = None,
 ) -> Deployment:
     """Put a model on devices and check that it fits.
 
@@ -71,6 +73,8 @@ def deploy(
     ----------
     weight_dtype : str or None
         None: what the checkpoint's configuration says (its quantisation, else bf16).
+    calibration : Path or None
+        A calibration file in place of the bundled one.
     efficiency : Efficiency or None
         None: the device's own fitted factors, else those of its class.
 
@@ -100,7 +104,7 @@ def deploy(
         weight_dtype=weight_dtype or stated,
         kv_dtype=kv_dtype,
         engine=profile,
-        efficiency=efficiency or find_efficiency(device),
+        efficiency=efficiency or find_efficiency(device, calibration),
     )
     _check(dep)
     return dep

@@ -74,8 +74,8 @@ def prepare(scenario: Scenario) -> Case:
     if scenario.link is not None:
         link = NetworkLink(rtt_s=scenario.link.rtt_s.value, bytes_per_s=scenario.link.bytes_per_s)
     sites = {
-        Role.WEAK: Site(server=_server(scenario.weak, "weak")),
-        Role.STRONG: Site(server=_server(scenario.strong, "strong"), link=link),
+        Role.WEAK: Site(server=_server(scenario, "weak")),
+        Role.STRONG: Site(server=_server(scenario, "strong"), link=link),
     }
     work = _workload(scenario)
     p = scenario.protocol
@@ -165,7 +165,9 @@ def tasks_of(
     return make_tasks(work.trajectories, how)
 
 
-def _server(side: ModelSide, role: str) -> Deployment | Api:
+def _server(scenario: Scenario, role: str) -> Deployment | Api:
+    side: ModelSide = getattr(scenario, role)
+    calibration = scenario.run.calibration
     if side.api is not None:
         found = api(side.api)
         if side.prices is None:
@@ -184,6 +186,7 @@ def _server(side: ModelSide, role: str) -> Deployment | Api:
             engine_name=side.engine,
             max_seqs=side.max_seqs,
             chunk_tokens=side.chunk_tokens,
+            calibration=None if calibration is None else Path(calibration),
         )
     except InputError as error:
         error.args = (f"{role}: {error}",)

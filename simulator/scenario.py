@@ -226,6 +226,7 @@ class Run:
 
     seed: Tokens = _key("", "seed of every random stream", 0)
     seeds: Seeds = _key("runs", "independent simulated runs", 5)
+    calibration: Text | None = _key("", "calibration file with efficiency factors; unset: the bundled fit", None)
     horizon_s: Positive | None = _key("s", "simulated time limit; unset: until all trajectories end", None)
     samples: Samples = _key("samples", "quasi-Monte-Carlo points behind intervals", 64)
 

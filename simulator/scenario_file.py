@@ -55,7 +55,7 @@ def scenario_names() -> list[str]:
     return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
 
 
-def load_scenario(name_or_path: str | Path, settings: Iterable[str] = ()) -> Scenario:
+def load_scenario(name_or_path: str | Path, settings: Iterable[str] = (), calibration: Path | None = None) -> Scenario:
     """Read a scenario by bundled name or TOML path and apply `KEY=VALUE` settings; an empty VALUE unsets the key.
 
     Relative file names inside a scenario file are taken from the file's own folder.
@@ -81,6 +81,10 @@ def load_scenario(name_or_path: str | Path, settings: Iterable[str] = ()) -> Sce
     for setting in settings:
         key, value = parse_setting(setting)
         set_key(document, key, value if setting.partition("=")[2].strip() else None)
+    if calibration is not None:
+        if "calibration" in document.get("run", {}):
+            raise InputError(f"--calibration {calibration} and run.calibration are two sources for one thing; give one")
+        set_key(document, "run.calibration", str(calibration))
     return from_document(document, where)
 
 
@@ -106,6 +110,7 @@ def _text(name: str) -> tuple[str, str, Path | None]:
 
 
 _FILES = (
+    ("run", "calibration"),
     ("workload", "trace"),
     ("effects", "mcp_tools"),
     *((r, k) for r in ("weak", "strong") for k in ("model", "hardware")),

@@ -40,9 +40,7 @@ def probed(
     return found
 
 
-def _one(
-    prepared: Prepared, keep: Mask, subject: Subject, table: FactorTable, host: FactorTable
-) -> dict[str, float]:
+def _one(prepared: Prepared, keep: Mask, subject: Subject, table: FactorTable, host: FactorTable) -> dict[str, float]:
     device = subject.device.name
     rows = keep & np.array([s is not None and s.device.name == device for s in prepared.subjects])
     names: set[str] = set()

@@ -14,6 +14,9 @@ Out = Annotated[Path | None, typer.Option("-o", "--output", help="Write a self-c
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a scenario key or parameter.")
 ]
+Calibration = Annotated[
+    Path | None, typer.Option("--calibration", help="Calibration file in place of the bundled fit.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="The table over several scenarios as Markdown.")]
 
@@ -36,6 +39,7 @@ def plan(
     scenarios: Scenarios,
     output: Out = None,
     settings: Settings = None,
+    calibration: Calibration = None,
     as_json: Json = False,
     markdown: Markdown = False,
 ) -> None:
@@ -54,7 +58,7 @@ def plan(
         raise InputError(f"-o {output}: the report is HTML, so its name must end in .html")
     if len(set(scenarios)) != len(scenarios):
         raise InputError(f"each scenario once, got {', '.join(scenarios)}")
-    loaded = {name: load_scenario(name, settings or ()) for name in scenarios}
+    loaded = {name: load_scenario(name, settings or (), calibration) for name in scenarios}
     try:
         plans = {name: make_plan(scenario, progress=_progress) for name, scenario in loaded.items()}
     finally:

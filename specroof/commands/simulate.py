@@ -40,6 +40,9 @@ def simulate(
     timeline: Annotated[
         Path | None, typer.Option(metavar="T.json", help="Write the first run as a Chrome trace (Perfetto).")
     ] = None,
+    calibration: Annotated[
+        Path | None, typer.Option("--calibration", help="Calibration file in place of the bundled fit.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Simulate strategies on batching engines with queues and caches: times, quantiles and costs under load.
@@ -51,7 +54,7 @@ def simulate(
     from simulator.results import STATUSES
     from simulator.scenario_file import load_scenario, to_document
 
-    case = prepare(load_scenario(scenario, settings or ()))
+    case = prepare(load_scenario(scenario, settings or (), calibration))
     names = list(dict.fromkeys(strategy or case.scenario.strategies))
     keep = timeline is not None or out is not None
     with _progress(case, len(names)) as (each, before):

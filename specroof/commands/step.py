@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,6 +43,9 @@ def step(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="FACTOR=VALUE", help="An efficiency factor (repeatable).")
     ] = None,
+    calibration: Annotated[
+        Path | None, typer.Option("--calibration", help="Calibration file in place of the bundled fit.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """One engine step: seconds with a 90 % band, FLOPs, bytes by kind, and which roof bounds each operation."""
@@ -52,7 +56,15 @@ def step(
 
     passes = [_pair("--prefill", text, "NEW@CONTEXT") for text in prefill or ()]
     runs = [_pair("--decode", text, "SEQS@CONTEXT") for text in decode or ()]
-    dep = deploy(model, hardware, n_devices=n_devices, weight_dtype=weight_dtype, kv_dtype=kv_dtype, engine_name=engine)
+    dep = deploy(
+        model,
+        hardware,
+        n_devices=n_devices,
+        weight_dtype=weight_dtype,
+        kv_dtype=kv_dtype,
+        engine_name=engine,
+        calibration=calibration,
+    )
     dep = with_factors(dep, dict(parse_setting(text) for text in settings or ()))
     found = step_cost(dep, passes, runs)
     for note in found.notes:

@@ -24,6 +24,9 @@ Strategies = Annotated[
     list[str] | None, typer.Option("--strategy", help="Only this one, repeatable; default: the scenario's.")
 ]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a scenario key.")]
+Calibration = Annotated[
+    Path | None, typer.Option("--calibration", help="Calibration file in place of the bundled fit.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
@@ -50,6 +53,7 @@ def validate(
     resume: Resume = False,
     strategies: Strategies = None,
     settings: Settings = None,
+    calibration: Calibration = None,
     as_json: Json = False,
 ) -> None:
     """Run the strategies on real engines (or fakes) with real tools; prove the hold; compare with the prediction."""
@@ -69,7 +73,7 @@ def validate(
         raise InputError("--resume needs -o, the folder with the journals")
     if tasks is not None and (tools is None or runs is not None):
         raise InputError("--tasks goes with --tools and without --runs")
-    case = prepare(load_scenario(scenario, settings or ()))
+    case = prepare(load_scenario(scenario, settings or (), calibration))
     jobs = read_jobs(tasks) if tasks is not None else desk_jobs(runs or 20) if tools is None else None
     try:
         found = run(

@@ -170,7 +170,9 @@ def test_without_spec_agent_the_recommendation_names_what_was_compared(planned):
 
 
 def test_a_drop_in_success_may_be_allowed_or_not(planned):
-    strict = planned("llama-a100", "quality.detection=0.1", "objective.success_drop_max=0.0")
+    strict = planned(
+        "llama-a100", "quality.detection=0.02", "quality.weak_hazard=0.25", "objective.success_drop_max=0.0"
+    )
     assert strict.verdicts["success"].verdict == "loses"
     assert strict.recommended["strategy"] == "strong_only"
     assert "success" in strict.recommended["why"]

@@ -84,7 +84,7 @@ OTHER = {
 
 # Keys of which one value exists, that are refused beside the bundled ones, or that need a file; tested elsewhere.
 ELSEWHERE = {"title", "weak.engine", "strong.engine", "weak.api", "strong.api", "weak.prices", "workload.law"}
-ELSEWHERE |= {"workload.format", "effects.mcp_tools"}
+ELSEWHERE |= {"workload.format", "effects.mcp_tools", "run.calibration"}
 
 
 def _settings(key, value):
