@@ -29,6 +29,9 @@ Num = Any
 
 _ALLREDUCE_EXPONENT = 0.44
 """L(n) = L(2) (n/2)^0.44 reproduces the fitted 6, 8 and 11 microseconds at 2, 4 and 8 devices."""
+_LEAST_WIDTH = 128.0
+"""A product's losses to filling and narrow columns stop growing here: one tile of a kernel; the fitted products are
+wider, and a gate of one column is a vector product that streams its rows once."""
 _EXPERT_TILE_ROWS = 16
 """Rows a grouped product pads each expert to (a first fit of measured steps: 16 per touched expert)."""
 _LOW_PRECISION = {"fp8": 0.5, "int8": 0.5, "fp4": 0.25}
@@ -110,10 +113,11 @@ class Rank:
         weight = k * n * weight_bytes_each(dtype) * present
         quantise = 3.0 * m * k if low else 0.0
         operands = weight + (1.0 if low else 2.0) * m * k + 2.0 * m * n
-        fill = (1.0 + f["gemm_fill_k"] / k) * (1.0 + f["gemm_fill_n"] / n)
+        deep, wide = np.maximum(k, _LEAST_WIDTH), np.maximum(n, _LEAST_WIDTH)
+        fill = (1.0 + f["gemm_fill_k"] / deep) * (1.0 + f["gemm_fill_n"] / wide)
         stream_s = (
             operands
-            * (1.0 + f["gemm_narrow_n"] / n)
+            * (1.0 + f["gemm_narrow_n"] / wide)
             / (self.bandwidth * f["gemm_memory_8bit" if low else "gemm_memory"])
         )
         return self.op(

@@ -269,3 +269,16 @@ def test_new_tokens_of_a_sparse_prefill_read_what_they_can_choose_at_most_all():
     # one decoding token reads its 2,048
     _, shares = model.step([], [30_000])
     assert shares[0, Q["kv_bytes"]] == pytest.approx(8 * 61 * (2048 * 1152 + 30_001 * 132), rel=1e-9)
+
+
+@pytest.mark.parametrize("columns", [1, 4, 16, 64, 128, 512])
+@pytest.mark.parametrize("rows", [1.0, 512.0, 8192.0])
+def test_a_narrow_product_is_hardly_slower_than_a_wide_one(rows, columns):
+    # Qwen3.5's shared-expert gate has one column: the losses fitted on wide products must not run away there
+    # (they did: 20 times; within one tile the fitted loss is at most half of the wide product's time)
+    from costmodel.deployment import deploy
+    from costmodel.step import StepModel
+
+    rank = StepModel(deploy("Qwen/Qwen3.5-397B-A17B", "h200", n_devices=8, weight_dtype="fp8")).rank
+    narrow, wide = (float(rank.product("p", rows, 4096, n, "bf16").seconds) for n in (columns, 1024))
+    assert narrow <= 1.5 * wide
