@@ -46,6 +46,31 @@ class Tools(Protocol):
         """Start the server again."""
 
 
+class ToolsAround:
+    """Tools that pass everything on to others; what wraps them changes the calls."""
+
+    def __init__(self, tools: Tools) -> None:
+        self.tools = tools
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools on offer."""
+        return self.tools.specs
+
+    @property
+    def supports_keys(self) -> bool:
+        """As the server says."""
+        return self.tools.supports_keys
+
+    def effect(self, name: str, arguments: Mapping[str, Any] | None = None) -> Effect:
+        """As the server says."""
+        return self.tools.effect(name, arguments)
+
+    async def restart(self, after: ToolFailure | None = None) -> None:
+        """Start the server again."""
+        await self.tools.restart(after)
+
+
 class Actions:
     """The tool calls of one task.
 

@@ -20,11 +20,10 @@ from costmodel.pricing import WALL, Pricing
 from costmodel.protocol import Role
 from costmodel.request import RequestPlan
 from costmodel.session import EngineRequest
-from costmodel.trajectory import Effect
-from validate.actions import Tools
+from validate.actions import Tools, ToolsAround
 from validate.chat import Message, ToolSpec, ToolUse
 from validate.engine import Answer, Ask
-from validate.tools import ToolFailure, ToolResult
+from validate.tools import ToolResult
 
 _CHARS_PER_TOKEN = 4
 _TEXTS, _CONVERSATIONS = 32, 8
@@ -255,32 +254,15 @@ class Scripted:
         return random.Random(f"{self.seed}/{conversation}/{position}/{kind}")
 
 
-class VirtualTools:
+class VirtualTools(ToolsAround):
     """Tools whose calls take `tool_s` on the virtual clock, whatever they take in truth."""
 
     def __init__(self, tools: Tools, clock: VirtualClock, tool_s: float) -> None:
-        self.tools, self.clock, self.tool_s = tools, clock, tool_s
-
-    @property
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools on offer."""
-        return self.tools.specs
-
-    @property
-    def supports_keys(self) -> bool:
-        """As the server says."""
-        return self.tools.supports_keys
-
-    def effect(self, name: str, arguments: Mapping[str, Any] | None = None) -> Effect:
-        """As the server says."""
-        return self.tools.effect(name, arguments)
+        super().__init__(tools)
+        self.clock, self.tool_s = clock, tool_s
 
     async def call(self, use: ToolUse, *, key: str) -> ToolResult:
         """Call, and let the time pass."""
         result = await self.tools.call(use, key=key)
         self.clock.spend(self.tool_s)
         return result
-
-    async def restart(self, after: ToolFailure | None = None) -> None:
-        """Start the server again."""
-        await self.tools.restart(after)

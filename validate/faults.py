@@ -12,9 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from costmodel.trajectory import Effect
-from validate.actions import Tools
-from validate.chat import ToolSpec, ToolUse
+from validate.actions import Tools, ToolsAround
+from validate.chat import ToolUse
 from validate.engine import Answer, Ask, ChatEngine, EngineError
 from validate.journal import Journal, JournalError
 from validate.tools import ToolFailure, ToolResult, ToolServerGone, ToolTimeout
@@ -50,26 +49,13 @@ class FaultyEngine:
         return answer
 
 
-class FaultyTools:
+class FaultyTools(ToolsAround):
     """Tools that fail, time out or lose their server, before or after the call has happened."""
 
     def __init__(self, tools: Tools, rng: random.Random, rate: float) -> None:
-        self.tools, self.rng, self.rate = tools, rng, rate
+        super().__init__(tools)
+        self.rng, self.rate = rng, rate
         self.gone = False
-
-    @property
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools on offer."""
-        return self.tools.specs
-
-    @property
-    def supports_keys(self) -> bool:
-        """As the server says."""
-        return self.tools.supports_keys
-
-    def effect(self, name: str, arguments: Mapping[str, Any] | None = None) -> Effect:
-        """As the server says."""
-        return self.tools.effect(name, arguments)
 
     async def call(self, use: ToolUse, *, key: str) -> ToolResult:
         """Call the tool, with a fault before or after now and then."""
