@@ -91,7 +91,7 @@ class Pricing:
                 self.models[role] = StepModel(site.server, self._own_factors(site.server))
         self.shapes = {role: self._shape(role) for role in sites}
         self.rules: dict[Role, CacheRule] = {
-            role: self.models[role].rule if role in self.models else site.server.rule  # type: ignore[union-attr]
+            role: self.models[role].rule if role in self.models else site.server.rule  # type: ignore[union-attr]  # no model: an Api
             for role, site in sites.items()
         }
         self._scalar: dict[Row, Array] = {}

@@ -178,7 +178,7 @@ def _paint(phase: str) -> dict[str, object]:
     }
     if phase in template.HATCHED:
         paint["pattern"] = {"shape": "/", "size": 6, "solidity": 0.25, "fgcolor": "rgba(255,255,255,0.75)"}
-        paint["pattern"] |= {"fillmode": "overlay"}  # type: ignore[operator]
+        paint["pattern"] |= {"fillmode": "overlay"}  # type: ignore[operator]  # pattern is a dict
     return paint
 
 
