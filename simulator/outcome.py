@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,6 +85,16 @@ class Evaluator:
         self.reference = reference
         step = max(1, len(case.tasks) // _KNOT_TASKS)
         self.few = tuple(range(0, len(case.tasks), step))
+
+    def resampled(self, samples: Mapping[str, Array]) -> Evaluator:
+        """The same case and tapes on other samples of the same inputs."""
+        other = copy(self)
+        other.samples = samples
+        spread = {k: v[:, None] for k, v in samples.items() if k in central_factors(self.case.sites)}
+        other.sampled_pricing = Pricing(self.case.sites, spread)
+        value = self.case.acceptance.value
+        other.shifts = fit_shift(self.reference, self.case.law, sampled(samples, "acceptance", value))
+        return other
 
     def tape(self, name: str, window: int) -> Tape:
         """The tape of a strategy over all tasks."""
@@ -209,19 +220,22 @@ def objective_terms(
     case: Case, o: Outcome, objective: str, *, central: bool, samples: Mapping[str, Array]
 ) -> dict[str, Array]:
     """An objective as a sum of named terms: phases, idle power, devices, API."""
-    e = o.central if central else o.spread
-    time = np.atleast_1d(np.asarray(o.time_s()[0] if central else o.time_s()[1]))
-    held = reserved_s(case, time)
+    return terms_of(case, o.strategy, o.central if central else o.spread, objective, None if central else samples)
+
+
+def terms_of(
+    case: Case, strategy: str, e: Expected, objective: str, samples: Mapping[str, Array] | None
+) -> dict[str, Array]:
+    """The same from an expectation alone; `samples` of None takes central values of what is not in it."""
+    held = reserved_s(case, e.column("wall_s"))
     if objective == "time":
         return _by_phase(e, ("wall_s",))
     if objective in ("traffic", "flops"):
         return _by_phase(e, TRAFFIC if objective == "traffic" else ("flops",))
     if objective == "energy":
-        return _by_phase(e, ("energy_j",)) | {
-            "idle": sum(_idle_w(case, r, samples, central) * held for r in roles_of(o.strategy))
-        }
+        return _by_phase(e, ("energy_j",)) | {"idle": sum(_idle_w(case, r, samples) * held for r in roles_of(strategy))}
     terms = {"API": e.column("api_usd")} if np.any(e.column("api_usd")) else {}
-    for role in roles_of(o.strategy):
+    for role in roles_of(strategy):
         rate = (case.usd_per_h[role] or 0.0) * case.devices(role) / 3600.0
         if case.scenario.objective.money == "shared":
             replicas = case.side(role).replicas
@@ -231,12 +245,12 @@ def objective_terms(
     return {k: v for k, v in terms.items() if np.any(v)}
 
 
-def _idle_w(case: Case, role: Role, samples: Mapping[str, Array], central: bool) -> Any:
+def _idle_w(case: Case, role: Role, samples: Mapping[str, Array] | None) -> Any:
     server = case.sites[role].server
     if isinstance(server, Api) or server.hardware.tdp_w is None:
         return 0.0
     share = server.efficiency.factors["idle_w_share"].value
-    drawn: Any = share if central else sampled(samples, f"{server.hardware.name}.idle_w_share", share)
+    drawn: Any = share if samples is None else sampled(samples, f"{server.hardware.name}.idle_w_share", share)
     return drawn * server.hardware.tdp_w.value * case.devices(role)
 
 

@@ -16,7 +16,7 @@ from simulator.outcome import Evaluator, Outcome, objective_terms, success_of, w
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
-_PLAIN = {
+PLAIN_TERMS: Mapping[str, str] = {
     "prompt_prefill": "reading the first prompt",
     "observation_prefill": "reading observations",
     "decode": "decoding whole steps",
@@ -102,9 +102,9 @@ def because(case: Case, ev: Evaluator, o: Outcome, base: Outcome, objective: str
     out = []
     rest = sum(change.values()) - max(change[saved], 0.0) - min(change[paid], 0.0)
     if change[saved] > 0:
-        out.append(f"saves {quantity(change[saved], unit)} of {_PLAIN.get(saved, saved)} per task")
+        out.append(f"saves {quantity(change[saved], unit)} of {PLAIN_TERMS.get(saved, saved)} per task")
     if change[paid] < 0:
-        out.append(f"pays {quantity(-change[paid], unit)} for {_PLAIN.get(paid, paid)} per task")
+        out.append(f"pays {quantity(-change[paid], unit)} for {PLAIN_TERMS.get(paid, paid)} per task")
     if abs(rest) > 0.02 * sum(float(np.ravel(t)[0]) for t in theirs.values()):
         out.append(f"all other terms {'save' if rest > 0 else 'cost'} {quantity(abs(rest), unit)}")
     return tuple(out)
