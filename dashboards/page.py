@@ -13,7 +13,7 @@ import plotly.io
 from dashboards.template import plain
 from hwprofiles.errors import InputError
 
-_FOOTER = ("method", "notes", "scenario")
+_FOOTER = ("method", "notes", "assumptions", "scenario")
 
 
 def write_figure(figure: go.Figure, title: str, document: Mapping[str, Any], path: Path) -> None:

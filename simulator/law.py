@@ -112,7 +112,7 @@ class LawParameter:
 
 def law_names() -> tuple[str, ...]:
     """Names of the bundled laws."""
-    return ("autonomous",)
+    return ("autonomous", "automation-bench", "mcp-atlas", "tau2-banking", "tau2-telecom", "vita-bench")
 
 
 @cache

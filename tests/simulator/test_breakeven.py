@@ -20,12 +20,12 @@ from simulator.surface import knots_of, surface
 
 @pytest.fixture(scope="module")
 def retail() -> Scenario:
-    return load_scenario("llama-a100").with_(**{"run.samples": 16})
+    return load_scenario("llama-a100").with_(**{"run.samples": 16, "workload.n": 24})
 
 
 @pytest.fixture(scope="module")
 def drawn(retail: Scenario) -> BreakEven:
-    return breakeven(retail, "acceptance=0.4:0.99:30", "output_tokens=40:500:30")
+    return breakeven(retail, "acceptance=0.2:0.99:20", "output_tokens=40:500:12")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_more_acceptance_never_costs_more(drawn: BreakEven) -> None:
 def test_the_contour_is_where_the_ratio_is_one(retail: Scenario, drawn: BreakEven) -> None:
     found = [p for p in drawn.frontier if p["x"] is not None]
     assert found
-    for point in found[::10]:
+    for point in found[::6]:
         axis = Axis(name="acceptance", values=(float(point["x"] or 0), 0.995))
         again = breakeven(retail, axis, Axis(name="output_tokens", values=(float(point["y"] or 0), 501.0)))
         assert again.ratio[0, 0] == pytest.approx(1.0, abs=0.015)  # another sample of tasks stands for the workload
@@ -149,6 +149,7 @@ def test_bad_maps_are_refused(retail: Scenario, x: str, y: str, options: dict[st
         breakeven(retail, x, y, **options)  # type: ignore[arg-type]  # bad on purpose
 
 
+@pytest.mark.slow
 def test_a_simulated_map_of_idle_engines_agrees_with_the_expected_one() -> None:
     """One agent, no contention: both answer the same question, the simulation with noise of verdicts and tasks."""
     base = load_scenario("llama-a100").with_(**{"run.seeds": 3, "run.samples": 16, "workload.n": 20})
@@ -164,7 +165,7 @@ def test_a_cell_of_one_seed_has_no_band() -> None:
 
 
 def test_balance_finds_the_acceptance_at_which_the_ratio_is_one(retail: Scenario) -> None:
-    found = balance(retail, ["a100", "h200", "l4"])
+    found = balance(retail, ["a100", "h200"])
     rows = {r["hardware"]: r for r in found.devices}
     for name in ("a100", "h200"):
         row = rows[name]
