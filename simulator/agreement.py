@@ -1,7 +1,7 @@
-"""How often a weak model's steps would be kept: from two traces of the same tasks, or from judgements.
+"""How often drafted steps would be kept: from two traces of the same tasks, or from judgements.
 
-Literal agreement asks for the same tool with the same arguments. It is a lower bound for what a verifier accepts: a
-strong model agrees with its own second run only 0.87 to 0.93 of the time, because several next calls can be right.
+Agreement asks for the same tool with the same arguments. It is a lower bound for what a verifier accepts: a strong
+model agrees with its own second run only 0.87 to 0.93 of the time, because several next calls can be right.
 """
 
 from __future__ import annotations
@@ -9,49 +9,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 from costmodel.trajectory import Effect, Step, Trajectory, Workload
 from hwprofiles.errors import InputError
 from simulator.effects import bare_name
+from simulator.rates import METHOD, PositionRate, Rate, Trial, by_effect, by_position, rate
+from simulator.rejections import Difference, Rejections, rejections
+from simulator.traces.raw import loose_key
+from simulator.verifier import VerifierCurves
 
-LEVEL = 0.90
 SOLVED = 1 - 1e-6
 HANDOVERS = ("transfer_to_human_agents",)
 """Tools left out of the comparison: handing over ends the task, and its argument is a free-text summary."""
 _COMPARED = (Effect.READ, Effect.WRITE, Effect.UNKNOWN)
-_RESAMPLES = 2000
 LEAST_CALLS, LEAST_TASKS = 20, 3
 """Fewer comparisons than these are no measurement: `Agreement.toml` writes no line for a scenario from them."""
-METHOD = "90 % bootstrap over tasks (seed 0, 2000 resamples), at least as wide as Wilson's"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
-    """A share with its 90 % interval and the number of cases behind it."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PositionRate:
-    """The share at one position, from 0."""
-
-    position: int
-    rate: Rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
     """Acceptance per drafted call or step, given that all before it were accepted.
 
+    Calls are the same when tool and normalised arguments are; `literal` compares the arguments letter by letter.
     `any_order` accepts a call that the strong model also made, whenever it made it; `leading_share` is the share of the
     strong model's calls that are covered that way. `not_compared` counts the strong model's steps of the compared
-    tasks that hold no compared call (replies above all). All three are None for judgements.
+    tasks that hold no compared call (replies above all), `rejections` says how far the weak model came where they first
+    differ. All are None for judgements, which have `verifier` where they also say which steps were valid.
     """
 
     kind: str
@@ -62,6 +46,9 @@ class Agreement:
     by_effect: Mapping[str, Rate]
     any_order: Rate | None
     leading_share: float | None
+    literal: Rate | None = None
+    rejections: Rejections | None = None
+    verifier: VerifierCurves | None = None
     not_compared: int | None = None
     method: str
     notes: tuple[str, ...] = ()
@@ -106,20 +93,14 @@ class Agreement:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One comparison: task number, position, effect, outcome."""
-
-    task: int
-    position: int
-    effect: str
-    accepted: bool
+_Call = tuple[str, str | None, str, str | None]
+"""Tool, normalised arguments, effect, arguments letter by letter."""
 
 
 def agreement(weak: Workload, strong: Workload, *, ignore: Collection[str] = HANDOVERS) -> Agreement:
-    """Literal agreement of a weak model's calls with a strong model's on the tasks that the strong one solved.
+    """Agreement of a weak model's calls with a strong model's on the tasks that the strong one solved.
 
-    Read, write and unknown calls are compared in order, by name and canonical arguments, up to the first difference;
+    Read, write and unknown calls are compared in order, by name and normalised arguments, up to the first difference;
     where they differ the strong model's call says which effect the case counts for. A task ends where either run ends.
 
     Parameters
@@ -138,10 +119,12 @@ def agreement(weak: Workload, strong: Workload, *, ignore: Collection[str] = HAN
     pairs = _pairs(weak, strong, notes)
     exact: list[Trial] = []
     loose: list[Trial] = []
+    letters: list[Trial] = []
     shares = []
     for i, (w, s) in enumerate(pairs):
         mine, theirs = _calls(w, ignore), _calls(s, ignore)
-        exact.extend(_prefix(i, mine, theirs))
+        exact.extend(_prefix(i, mine, theirs, _SAME))
+        letters.extend(_prefix(i, mine, theirs, _LITERAL))
         covered, trials = _any_order(i, mine, theirs)
         loose.extend(trials)
         if theirs:
@@ -161,6 +144,8 @@ def agreement(weak: Workload, strong: Workload, *, ignore: Collection[str] = HAN
         by_effect=by_effect(exact),
         any_order=rate(loose),
         leading_share=sum(shares) / len(shares) if shares else None,
+        literal=rate(letters),
+        rejections=rejections([_first_difference(w, s, ignore) for w, s in pairs]),
         not_compared=sum(not _step_calls(step, ignore) for _, s in pairs for step in s.steps),
         method=METHOD,
         notes=tuple(notes),
@@ -190,34 +175,53 @@ def _pairs(weak: Workload, strong: Workload, notes: list[str]) -> list[tuple[Tra
     return solved
 
 
-def _calls(trajectory: Trajectory, ignore: Collection[str]) -> list[tuple[str, str | None, str]]:
+def _calls(trajectory: Trajectory, ignore: Collection[str]) -> list[_Call]:
     return [call for step in trajectory.steps for call in _step_calls(step, ignore)]
 
 
-def _step_calls(step: Step, ignore: Collection[str]) -> list[tuple[str, str | None, str]]:
+def _step_calls(step: Step, ignore: Collection[str]) -> list[_Call]:
     found = []
     for tool in step.tools:
         name = bare_name(tool.name)
         if tool.effect in _COMPARED and name not in ignore and tool.name not in ignore:
-            found.append((name, tool.arguments, tool.effect.value))
+            found.append((name, loose_key(tool.arguments), tool.effect.value, tool.arguments))
     return found
 
 
-def _prefix(
-    task: int, mine: Sequence[tuple[str, str | None, str]], theirs: Sequence[tuple[str, str | None, str]]
-) -> list[Trial]:
+_SAME, _LITERAL = slice(0, 2), slice(0, 4, 3)
+
+
+def _prefix(task: int, mine: Sequence[_Call], theirs: Sequence[_Call], by: slice) -> list[Trial]:
     trials = []
     for position, (w, s) in enumerate(zip(mine, theirs, strict=False)):
-        same = w[:2] == s[:2]
+        same = w[by] == s[by]
         trials.append(Trial(task, position, s[2], same))
         if not same:
             break
     return trials
 
 
-def _any_order(
-    task: int, mine: Sequence[tuple[str, str | None, str]], theirs: Sequence[tuple[str, str | None, str]]
-) -> tuple[int, list[Trial]]:
+def _first_difference(weak: Trajectory, strong: Trajectory, ignore: Collection[str]) -> Difference | None:
+    """Where the weak model's calls first differ from the strong one's; None where they agree as far as both go."""
+    mine, theirs = _calls(weak, ignore), _calls(strong, ignore)
+    trials = _prefix(0, mine, theirs, _SAME)
+    if not trials or trials[-1].accepted:
+        return None
+    kept = len(trials) - 1
+    return Difference(kept_calls=kept, dropped_calls=len(mine) - kept, output_tokens=_written(strong, kept, ignore))
+
+
+def _written(trajectory: Trajectory, call: int, ignore: Collection[str]) -> int | None:
+    """Output tokens of the step that made the call with this number."""
+    seen = 0
+    for step in trajectory.steps:
+        seen += len(_step_calls(step, ignore))
+        if seen > call:
+            return step.output_tokens
+    return None
+
+
+def _any_order(task: int, mine: Sequence[_Call], theirs: Sequence[_Call]) -> tuple[int, list[Trial]]:
     left = Counter(c[:2] for c in theirs)
     trials = []
     for position, call in enumerate(mine):
@@ -227,47 +231,3 @@ def _any_order(
             break
         left[call[:2]] -= 1
     return sum(t.accepted for t in trials), trials
-
-
-def wilson(accepted: int, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Wilson's interval for a share of independent cases (E. B. Wilson, 1927)."""
-    if n == 0:
-        return 0.0, 1.0
-    z = NormalDist().inv_cdf(0.5 + level / 2)
-    p = accepted / n
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
-    return max(0.0, centre - half), min(1.0, centre + half)
-
-
-def rate(trials: Sequence[Trial]) -> Rate:
-    """The share accepted; cases of one task are not independent, so tasks are resampled."""
-    accepted, n = sum(t.accepted for t in trials), len(trials)
-    low, high = wilson(accepted, n)
-    tasks = sorted({t.task for t in trials})
-    if len(tasks) > 1:
-        import numpy as np
-
-        index = {task: i for i, task in enumerate(tasks)}
-        sums = np.zeros((len(tasks), 2))
-        for t in trials:
-            sums[index[t.task]] += (t.accepted, 1)
-        picks = np.random.default_rng(0).integers(0, len(tasks), (_RESAMPLES, len(tasks)))
-        totals = sums[picks].sum(axis=1)
-        edge = 50 * (1 - LEVEL)
-        lower, upper = np.percentile(totals[:, 0] / totals[:, 1], [edge, 100 - edge])
-        low, high = min(low, float(lower)), max(high, float(upper))
-    return Rate(value=accepted / n, low=low, high=high, n=n)
-
-
-def by_position(trials: Sequence[Trial]) -> tuple[PositionRate, ...]:
-    """Rates of the positions that have cases."""
-    places = sorted({t.position for t in trials})
-    return tuple(PositionRate(position=p, rate=rate([t for t in trials if t.position == p])) for p in places)
-
-
-def by_effect(trials: Sequence[Trial]) -> dict[str, Rate]:
-    """Rates of the effects that have cases."""
-    order = [e.value for e in Effect]
-    present = sorted({t.effect for t in trials}, key=order.index)
-    return {effect: rate([t for t in trials if t.effect == effect]) for effect in present}

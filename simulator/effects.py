@@ -2,10 +2,12 @@
 
 Precedence, best first:
 
-1. the user's rule for these arguments (`"Bash(command=git log*)"`), 2. the user's rule for the exact name,
-3. the user's glob with the most literal characters (equally literal: the strictest effect), 4. an MCP `tools/list`
-export (`readOnlyHint: true` is a read, anything else may write), 5. published declarations (tau2-bench domains, Claude
-Code's built-in tools). A name that none of them knows is `Effect.UNKNOWN`, which is held like a write.
+1. the user's rule for these arguments (`"Bash(command=git log*)" = "read"`), 2. the user's judge of an argument
+(`"run_sql(query)" = "sql"`, see `simulator.judges`), 3. the user's rule for the exact name, 4. the user's glob with
+the most literal characters (equally literal: the strictest effect), 5. an MCP `tools/list` export (`readOnlyHint: true`
+is a read, anything else may write; these are the server's own hints, nobody checks them), 6. published declarations
+(tau2-bench domains, built-in tools of common harnesses, whose shell tools are judged by their command). A name that
+none of them knows is `Effect.UNKNOWN`, which is held like a write.
 """
 
 from __future__ import annotations
@@ -20,21 +22,38 @@ from importlib.resources import files
 
 from costmodel.trajectory import Effect, strictest
 from hwprofiles.errors import InputError, unknown_name
+from simulator.judges import JUDGES
 
 _RULE = re.compile(r"(?P<name>[^()]+)\((?P<argument>[^()=]+)=(?P<glob>.*)\)", re.DOTALL)
+_JUDGED = re.compile(r"(?P<name>[^()]+)\((?P<argument>[^()=]+)\)")
 _MCP_NAME = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)")
 _SHELL = re.compile(r"[;&|<>$`\n]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One line of a user's map: a tool name or glob, perhaps a condition on one argument, and the effect."""
+    """One line of a user's map: a tool name or glob, perhaps a condition on one argument, and the effect.
+
+    With a `judge` the effect is what the judge makes of the argument (a name, or a dotted path into the arguments).
+    """
 
     key: str
     name: str
     effect: Effect
     argument: str | None = None
     glob: str | None = None
+    judge: str | None = None
+
+    @property
+    def value(self) -> str:
+        """What the line says: an effect or a judge."""
+        return self.effect.value if self.judge is None else self.judge
+
+    def verdict(self, arguments: object) -> Effect:
+        """The effect of a call that the rule speaks about."""
+        if self.judge is None or self.argument is None:
+            return self.effect
+        return JUDGES[self.judge](argument(arguments, self.argument))
 
     def literal(self) -> int:
         """How many characters of the name are literal; more is more specific."""
@@ -48,6 +67,8 @@ class Rule:
         """Whether the rule speaks about a call."""
         if not any(n == self.name or (self.wild() and fnmatch.fnmatchcase(n, self.name)) for n in names):
             return False
+        if self.judge is not None:
+            return arguments is not None
         if self.argument is None or self.glob is None:
             return self.argument is None
         value = arguments.get(self.argument) if isinstance(arguments, dict) else None
@@ -68,12 +89,17 @@ class EffectMap:
         Tool name to (effect, why) from MCP tool lists.
     declared : tuple of str
         Published sets to use whatever the trace's format (`tau2:retail`, `tau2:airline`, `tau2:telecom`, `tau2:mock`,
-        `claude-code`).
+        `claude-code`, `codex`, `swe-agent`, ...: `declared_sets()`).
     """
 
     rules: tuple[Rule, ...] = ()
     hints: Mapping[str, tuple[Effect, str]] = field(default_factory=dict)
     declared: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        """Whether the map says anything."""
+        return bool(self.rules or self.hints or self.declared)
 
     def classify(self, name: str, arguments: object = None, *, declared: str | None = None) -> tuple[Effect, str]:
         """The effect of a call and where that is known from.
@@ -84,15 +110,19 @@ class EffectMap:
         names = tuple(dict.fromkeys((name, bare_name(name))))
         hits = [r for r in self.rules if r.matches(names, arguments)]
         if hits:
-            return _best(hits)
+            return _best(hits, arguments)
         for n in names:
             if n in self.hints:
                 return self.hints[n]
         for set_name in (*self.declared, *((declared,) if declared else ())):
             tools, source = declared_tools(set_name)
+            judges = declared_judges(set_name)
             for n in names:
                 if n in tools:
                     return tools[n], f"declared: {source}"
+                if n in judges:
+                    judge, where = judges[n]
+                    return JUDGES[judge](argument(arguments, where)), f"judged by its {where} ({judge}): {source}"
         return Effect.UNKNOWN, "not declared anywhere: held"
 
     def extended(self, other: EffectMap) -> EffectMap:
@@ -111,14 +141,23 @@ def bare_name(name: str) -> str:
     return found["tool"] if found else name
 
 
-def _best(hits: list[Rule]) -> tuple[Effect, str]:
-    def rank(rule: Rule) -> tuple[bool, bool, int]:
-        return rule.argument is not None, not rule.wild(), rule.literal()
+def argument(arguments: object, path: str) -> object:
+    """The argument of that name, or at a dotted path; None where there is none."""
+    found = arguments
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def _best(hits: list[Rule], arguments: object) -> tuple[Effect, str]:
+    def rank(rule: Rule) -> tuple[bool, bool, bool, int]:
+        return rule.glob is not None, rule.judge is not None, not rule.wild(), rule.literal()
 
     top = max(rank(r) for r in hits)
     best = [r for r in hits if rank(r) == top]
-    effect = strictest([r.effect for r in best])
-    return effect, f"your map: {next(r.key for r in best if r.effect == effect)!r}"
+    verdicts = [r.verdict(arguments) for r in best]
+    effect = strictest(verdicts)
+    return effect, f"your map: {best[verdicts.index(effect)].key!r}"
 
 
 @functools.cache
@@ -149,6 +188,15 @@ def declared_tools(set_name: str) -> tuple[dict[str, Effect], str]:
     return found, str(table["source"])
 
 
+@functools.cache
+def declared_judges(set_name: str) -> dict[str, tuple[str, str]]:
+    """Tool name to (judge, argument) in a published set: tools whose calls differ."""
+    found = _declarations().get(set_name, {}).get("judged", {})
+    if not isinstance(found, dict):
+        return {}
+    return {name: (str(how).partition(":")[0], str(how).partition(":")[2]) for name, how in found.items()}
+
+
 def effect_of(value: object, where: str) -> Effect:
     """The effect a user wrote.
 
@@ -166,7 +214,7 @@ def effect_of(value: object, where: str) -> Effect:
 
 
 def effect_map(lines: Mapping[str, object], *, where: str = "effects") -> EffectMap:
-    """A map from `{"get_*": "read", "update_order": "write", "Bash(command=ls*)": "read"}`.
+    """A map from `{"get_*": "read", "Bash(command=ls*)": "read", "run_sql(query)": "sql"}`.
 
     Raises
     ------
@@ -176,6 +224,13 @@ def effect_map(lines: Mapping[str, object], *, where: str = "effects") -> Effect
     rules = []
     for key, value in lines.items():
         place = f"{where}: {key!r}"
+        judged = _JUDGED.fullmatch(key)
+        if judged and isinstance(value, str) and value in JUDGES:
+            name = judged["name"]
+            rules.append(Rule(key=key, name=name, effect=Effect.UNKNOWN, argument=judged["argument"], judge=str(value)))
+            continue
+        if isinstance(value, str) and value in JUDGES:
+            raise InputError(f'{place}: {value!r} judges an argument: write "NAME(ARGUMENT)" = "{value}"')
         effect = effect_of(value, place)
         conditional = _RULE.fullmatch(key)
         name = conditional["name"] if conditional else key

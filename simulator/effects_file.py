@@ -38,9 +38,9 @@ def tools_list_hints(document: object, *, where: str = "tools/list") -> dict[str
         notes = tool.get("annotations")
         hint = notes.get("readOnlyHint") if isinstance(notes, dict) else None
         if hint is True:
-            hints[name] = Effect.READ, "MCP tools/list: readOnlyHint is true"
+            hints[name] = Effect.READ, "MCP tools/list: readOnlyHint is true (the server's own hint)"
         elif hint is False:
-            hints[name] = Effect.WRITE, "MCP tools/list: readOnlyHint is false"
+            hints[name] = Effect.WRITE, "MCP tools/list: readOnlyHint is false (the server's own hint)"
         else:
             hints[name] = Effect.UNKNOWN, "MCP tools/list: no readOnlyHint, so it may write: held"
     return hints
@@ -49,9 +49,10 @@ def tools_list_hints(document: object, *, where: str = "tools/list") -> dict[str
 def read_effects(path: Path | str) -> EffectMap:
     """The effects map in a file.
 
-    A TOML file holds `name = "effect"` lines, at the top or under `[effects]`, and may name published sets with
-    `declared = ["tau2:retail"]` and MCP tool lists with `tools_list = ["tools.json"]` (paths from the file's folder). A
-    JSON file holds an MCP `tools/list` result, or an object of names and effects.
+    A TOML file holds `name = "effect"` lines (or `"name(argument)"` = `"http"`, `"sql"` or `"shell"`), at the top or
+    under `[effects]`, and may name published sets with `declared = ["tau2:retail"]` and MCP tool lists with
+    `tools_list = ["tools.json"]` (paths from the file's folder). A JSON file holds an MCP `tools/list` result, or an
+    object of names and effects.
 
     Raises
     ------

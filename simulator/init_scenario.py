@@ -153,7 +153,7 @@ def draft_scenario(
         weak=sides["weak"],
         strong=sides["strong"],
         assumed=tuple(role for role, text in (("weak", weak), ("strong", strong)) if text is None),
-        rules={rule.key: rule.effect.value for rule in user.rules},
+        rules={rule.key: rule.value for rule in user.rules},
         mcp_tools=None if mcp_tools is None else _relative(mcp_tools, path.parent),
         tools=tool_notes(work, known),
         missing=tuple(sorted({m for t in work.trajectories for m in t.missing})),

@@ -20,6 +20,8 @@ MISSING: Mapping[str, str] = {
     "times": "start and end of the steps: nothing to do, times are predicted",
     "tool_times": "how long some tools took: counted as 0 s where unknown; set tools.latency_s",
     "content": "whether text came with a step: such steps without a tool call are held as unknown",
+    "tools": "which tools were called: such steps are held as unknown, so nothing is drafted; plan with a law instead",
+    "session": "which requests belong together: each one is a task of one step; good for load, not for drafting",
     "outcome": "whether the tasks succeeded: nothing to do, success comes from [quality]",
 }
 """What a trace may lack, and what that means for a plan."""

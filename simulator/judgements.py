@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from costmodel.trajectory import Effect
 from hwprofiles.errors import InputError, unknown_name
-from simulator.agreement import METHOD, Agreement, Trial, by_effect, by_position, rate
+from simulator.agreement import Agreement
+from simulator.rates import METHOD, Trial, by_effect, by_position, rate
+from simulator.verifier import Judged, verifier_curves
 
 JUDGEMENT_COLUMNS = ("task", "step", "position", "effect", "accepted")
+TRUTH_COLUMNS = ("valid", "length")
+"""May be there too: whether the step really was right, and how many steps the drafted segment had."""
+_KNOWN = (*JUDGEMENT_COLUMNS, *TRUTH_COLUMNS)
 
 
 def from_judgements(path: Path | str) -> Agreement:
@@ -19,6 +24,8 @@ def from_judgements(path: Path | str) -> Agreement:
 
     Columns: `task` (any text), `step` (number of the step in the task, from 0), `position` (its offset in the drafted
     segment, from 0), `effect` (read, pure, write, reply, unknown), `accepted` (1/0, true/false or yes/no).
+    With `valid` (1/0 ...: whether the step really was right; empty where nobody knows) and perhaps `length` (steps of
+    the segment) it also gives the verifier's curves.
 
     Raises
     ------
@@ -34,19 +41,26 @@ def from_judgements(path: Path | str) -> Agreement:
         raise InputError(f"{path.name}: the file is empty")
     header = [h.strip() for h in rows[0]]
     for column in header:
-        if column not in JUDGEMENT_COLUMNS or header.count(column) > 1:
-            raise InputError(f"{path.name}: {unknown_name('column', column, JUDGEMENT_COLUMNS)}")
+        if column not in _KNOWN:
+            raise InputError(f"{path.name}: {unknown_name('column', column, _KNOWN)}")
+        if header.count(column) > 1:
+            raise InputError(f"{path.name}: column {column!r} is given twice")
     lacking = [c for c in JUDGEMENT_COLUMNS if c not in header]
+    if "length" in header and "valid" not in header:
+        raise InputError(f"{path.name}: column 'length' has no effect without 'valid'")
     if lacking:
         raise InputError(f"{path.name}: column {lacking[0]!r} is missing; expected {', '.join(JUDGEMENT_COLUMNS)}")
     tasks: dict[str, int] = {}
-    trials = []
+    trials: list[Trial] = []
+    judged: list[Judged] = []
     for number, row in enumerate(rows[1:], start=2):
         if not row:
             continue
         if len(row) != len(header):
             raise InputError(f"{path.name}:{number}: {len(row)} values for {len(header)} columns")
-        trials.append(_judgement(dict(zip(header, row, strict=True)), tasks, f"{path.name}:{number}"))
+        values, where = dict(zip(header, row, strict=True)), f"{path.name}:{number}"
+        trials.append(_judgement(values, tasks, where))
+        judged.extend(_truth(values, trials[-1], where))
     if not trials:
         raise InputError(f"{path.name}: holds no judgement")
     return Agreement(
@@ -58,6 +72,7 @@ def from_judgements(path: Path | str) -> Agreement:
         by_effect=by_effect(trials),
         any_order=None,
         leading_share=None,
+        verifier=verifier_curves(judged, path.name) if judged else None,
         method=METHOD,
     )
 
@@ -66,20 +81,37 @@ def _judgement(row: Mapping[str, str], tasks: dict[str, int], where: str) -> Tri
     task = row["task"].strip()
     if not task:
         raise InputError(f"{where}: task is empty")
-    numbers = {}
-    for key in ("step", "position"):
-        digits = row[key].strip()
-        if not (digits.isascii() and digits.isdigit() and len(digits) <= 4):
-            raise InputError(f"{where}: {key}: expected a whole number from 0 to 9999, found {ascii(digits)[:40]}")
-        numbers[key] = int(digits)
+    numbers = {key: _number(row[key], key, where) for key in ("step", "position")}
     effect = row["effect"].strip()
     if effect not in list(Effect):
         raise InputError(f"{where}: {unknown_name('effect', effect, [e.value for e in Effect])}")
-    said = row["accepted"].strip().casefold()
+    accepted = _flag(row["accepted"], "accepted", where)
+    return Trial(tasks.setdefault(task, len(tasks)), numbers["position"], effect, accepted)
+
+
+def _truth(row: Mapping[str, str], trial: Trial, where: str) -> Iterator[Judged]:
+    """The judgement beside the truth, where the row has it."""
+    if not row.get("valid", "").strip():
+        return
+    length = row.get("length", "").strip()
+    n = _number(length, "length", where) if length else None
+    if n is not None and n <= trial.position:
+        raise InputError(f"{where}: length: a segment with position {trial.position} has more than {n} steps")
+    yield Judged(trial.task, trial.position, n, not trial.accepted, _flag(row["valid"], "valid", where))
+
+
+def _number(value: str, key: str, where: str) -> int:
+    digits = value.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 4):
+        raise InputError(f"{where}: {key}: expected a whole number from 0 to 9999, found {ascii(digits)[:40]}")
+    return int(digits)
+
+
+def _flag(value: str, key: str, where: str) -> bool:
+    said = value.strip().casefold()
     if said not in ("1", "0", "true", "false", "yes", "no"):
-        raise InputError(f"{where}: accepted: expected 1/0, true/false or yes/no, found {ascii(said)[:40]}")
-    number = tasks.setdefault(task, len(tasks))
-    return Trial(number, numbers["position"], effect, said in ("1", "true", "yes"))
+        raise InputError(f"{where}: {key}: expected 1/0, true/false or yes/no, found {ascii(said)[:40]}")
+    return said in ("1", "true", "yes")
 
 
 def _text(path: Path) -> str:

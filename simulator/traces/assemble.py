@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ from simulator.effects import EffectMap
 from simulator.traces.raw import RawCall, RawStep, RawTrajectory, Warnings, argument_key
 from simulator.traces.values import count, optional
 
+_MAX_ID = 1000
 PAUSE_S = 120.0
 """A step longer than this is named in a warning: rate-limit pauses of minutes occur in recorded traces."""
 
@@ -46,6 +48,9 @@ def _step(
 ) -> Step:
     for name, total in (("prompt", raw.prompt_tokens), ("output", raw.output_tokens)):
         optional(count, total, f"{raw.where}: {name} tokens with all their parts")
+    if raw.prompt_tokens == 0 and not raw.output_tokens:
+        warnings.add("zero tokens in and out are no count: taken as unknown", raw.where)
+        raw.prompt_tokens = raw.output_tokens = raw.cached_tokens = raw.thinking_tokens = None
     if raw.prompt_tokens is None or raw.output_tokens is None:
         missing.add("usage")
     if raw.cached_tokens is None:
@@ -71,7 +76,7 @@ def _step(
         visible_tokens=visible,
         observation_tokens=observation,
         tools=tools,
-        tool_s=_tool_time(raw.calls, missing),
+        tool_s=_tool_time(raw.calls, missing) if raw.told or raw.calls or raw.spoke else None,
         start_s=start,
         end_s=end,
         user_gap_s=raw.user_gap_s,
@@ -158,16 +163,27 @@ def _tool_time(calls: Sequence[RawCall], missing: set[str]) -> float | None:
     return total
 
 
-def unique_ids(raws: Sequence[RawTrajectory], warnings: Warnings) -> None:
-    """Number trajectories that share an id, so that each is its own."""
-    seen: Counter[str] = Counter()
-    taken = {raw.id for raw in raws}
-    for raw in raws:
-        seen[raw.id] += 1
-        if seen[raw.id] > 1:
-            warnings.add("several trajectories share an id; numbered", raw.id)
-            base, n = raw.id, seen[raw.id]
-            while f"{base}~{n}" in taken:
+class Distinct:
+    """Numbers trajectories that share an id, so that each is its own."""
+
+    def __init__(self, warnings: Warnings) -> None:
+        self._warnings = warnings
+        self._shared: Counter[str] = Counter()
+        self._taken: set[str] = set()
+
+    def name(self, raw: RawTrajectory) -> None:
+        """Give the trajectory an id that none before it has."""
+        if raw.numbered:
+            return
+        if len(raw.id) > _MAX_ID:
+            digits = hashlib.sha256(raw.id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+            raw.id = f"{raw.id[:_MAX_ID]}~{digits}"
+        base = raw.id
+        if base in self._taken:
+            self._warnings.add("several trajectories share an id; numbered", base)
+            self._shared[base] += 1
+            n = self._shared[base] + 1
+            while f"{base}~{n}" in self._taken:
                 n += 1
             raw.id = f"{base}~{n}"
-            taken.add(raw.id)
+        self._taken.add(raw.id)

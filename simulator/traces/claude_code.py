@@ -7,15 +7,17 @@ one get an estimate from their characters, at the rate of the messages that have
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from simulator.traces.claude_lines import slim
 from simulator.traces.load import TraceFile
 from simulator.traces.raw import RawCall, RawStep, RawTrajectory, Warnings
+from simulator.traces.spill import Spill
 from simulator.traces.values import count, instant, items, mapping, optional, text
 
 NAME = "claude_code"
+LISTS: tuple[str, ...] = ()
 DESCRIPTION = "Claude Code sessions (JSON Lines; a folder of them is fine)"
 CHARACTERS_PER_TOKEN = 4.0
 """Assumed where no message of the import has a final count to learn the rate from."""
@@ -26,8 +28,9 @@ def looks_like(sample: object) -> bool:
     if not isinstance(sample, dict) or not isinstance(sample.get("type"), str):
         return False
     if sample["type"] in ("user", "assistant"):
-        return isinstance(sample.get("message"), dict) and ("sessionId" in sample or "uuid" in sample)
-    return "sessionId" in sample or (sample["type"] == "summary" and "leafUuid" in sample)
+        return isinstance(sample.get("message"), dict) and any(k in sample for k in ("sessionId", "session_id", "uuid"))
+    bookkeeping = "sessionId" in sample and "traceId" not in sample and "id" not in sample
+    return bookkeeping or (sample["type"] == "summary" and "leafUuid" in sample)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,27 +57,40 @@ class _Chain:
 
 
 def read(sources: Iterable[TraceFile], warnings: Warnings) -> Iterator[RawTrajectory]:
-    """The trajectories of session files: one per file, and one per subagent in it."""
-    chains: list[_Chain] = []
-    known: set[str] = set()
-    for source in sources:
-        session = _Session(source, warnings, known)
+    """The trajectories of session files: one per session, and one per subagent in it."""
+    spill = Spill()
+    for n, source in enumerate(sources):
         for where, value in source.records():
-            session.take(mapping(value, where), where)
-        known.update(k for chain in session.chains.values() for k in chain.messages)
-        chains.extend(session.chains.values())
-    _estimate([m for c in chains for m in c.messages.values()], warnings)
-    for chain in chains:
+            line = mapping(value, where)
+            if line.get("type") in ("user", "assistant"):
+                session = line.get("sessionId", line.get("session_id"))
+                key = f"{n}:{session}" if isinstance(session, str) else f"{n}:"
+                spill.add(key, [source.name, source.stem, where, slim(line)])
+    rate = _rate(m for chain in _chains(spill, Warnings()) for m in chain.messages.values())
+    for chain in _chains(spill, warnings):
+        _estimate(chain, rate, warnings)
         if chain.calls:
             warnings.add("a tool call has no result", chain.raw.id)
         yield chain.raw
 
 
+def _chains(spill: Spill, warnings: Warnings) -> Iterator[_Chain]:
+    """The agents of all sessions; a message that several files repeat counts in the first."""
+    known: set[str] = set()
+    for rows in spill.groups():
+        session = _Session(rows[0][0], rows[0][1], warnings, known)
+        for _, _, where, line in rows:
+            session.take(line, where)
+        known.update(k for chain in session.chains.values() for k in chain.messages)
+        yield from session.chains.values()
+
+
 class _Session:
     """Goes through one file's lines in order."""
 
-    def __init__(self, source: TraceFile, warnings: Warnings, known: set[str]) -> None:
-        self.source = source
+    def __init__(self, name: str, stem: str, warnings: Warnings, known: set[str]) -> None:
+        self.name = name
+        self.stem = stem
         self.warnings = warnings
         self.known = known
         self.chains: dict[str, _Chain] = {}
@@ -82,9 +98,8 @@ class _Session:
         self.zoned: bool | None = None
 
     def take(self, line: dict[str, object], where: str) -> None:
+        """One line of the session."""
         kind = line.get("type")
-        if kind not in ("user", "assistant"):
-            return
         message = mapping(line.get("message"), f"{where}: message")
         at = self._instant(line, where)
         chain = self._chain(line, where)
@@ -114,8 +129,8 @@ class _Session:
         if uuid is not None:
             self.root[uuid] = key
         if key not in self.chains:
-            session = optional(text, line.get("sessionId"), f"{where}: sessionId") or self.source.stem
-            raw = RawTrajectory(id=session, task=self.source.stem, declared="claude-code")
+            session = optional(text, line.get("sessionId"), f"{where}: sessionId") or self.stem
+            raw = RawTrajectory(id=session, task=self.stem, declared="claude-code")
             if key != "main":
                 raw.id, raw.domain = f"{session}/{key}", "subagent"
                 self.warnings.add("subagents are trajectories of their own", where)
@@ -176,7 +191,7 @@ class _Session:
         step.spoke = found.text_shown and not (step.calls and headless)
 
     def _begin(self, chain: _Chain, model: str | None, at: float | None) -> RawStep:
-        where = f"{self.source.name}, step {len(chain.raw.steps)}"
+        where = f"{self.name}, step {len(chain.raw.steps)}"
         step = RawStep(where=where, model=model, start_s=at if chain.last_event_s is None else chain.last_event_s)
         if chain.raw.steps:
             step.user_gap_s = _gap(chain.user_at_s, chain.agent_until_s)
@@ -232,20 +247,21 @@ def _gap(user_at_s: float | None, agent_until_s: float | None) -> float | None:
 
 
 def _characters(block: dict[str, object], key: str, where: str) -> int:
-    """Length of a block's content; a trimmed copy may carry the original length as `<key>_chars`."""
-    told = optional(count, block.get(f"{key}_chars"), f"{where}: {key}_chars")
-    if told is not None:
-        return told
-    value = block.get(key)
-    return len(value) if isinstance(value, str) else len(json.dumps(value)) if value is not None else 0
+    return optional(count, block.get(f"{key}_chars"), f"{where}: {key}_chars") or 0
 
 
-def _estimate(messages: list[_Message], warnings: Warnings) -> None:
-    """Replace placeholder output counts by an estimate from the characters."""
-    final = [m for m in messages if m.final and m.counted and m.characters]
-    tokens, characters = sum(m.counted for m in final), sum(m.characters for m in final)
-    rate = characters / tokens if tokens else CHARACTERS_PER_TOKEN
+def _rate(messages: Iterable[_Message]) -> float:
+    """Characters per token of the messages with a final count."""
+    tokens = characters = 0
     for message in messages:
+        if message.final and message.counted and message.characters:
+            tokens, characters = tokens + message.counted, characters + message.characters
+    return characters / tokens if tokens else CHARACTERS_PER_TOKEN
+
+
+def _estimate(chain: _Chain, rate: float, warnings: Warnings) -> None:
+    """Replace placeholder output counts by an estimate from the characters."""
+    for message in chain.messages.values():
         if not message.final and message.step.output_tokens is not None:
             guess = round(message.characters / rate)
             if guess > message.counted:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from costmodel.trajectory import Effect, Step, ToolCall, Trajectory, Workload
 from hwprofiles.errors import InputError, unknown_name
+from simulator.traces.entries import entries, peek
 from simulator.traces.load import TraceFile
-from simulator.traces.values import bad, count, flag, items, mapping, number, optional, seconds, shown, text
+from simulator.traces.values import bad, count, flag, items, mapping, number, optional, seconds, text
 
 NAME = "neutral"
 DESCRIPTION = "specroof's own neutral trajectories"
@@ -38,10 +40,11 @@ def looks_like(sample: object) -> bool:
 
 def to_document(workload: Workload) -> dict[str, Any]:
     """A workload as plain values; None, False and empty fields are left out."""
-    return {**_head(workload), "trajectories": [trajectory_document(t) for t in workload.trajectories]}
+    return {**head_document(workload), "trajectories": [trajectory_document(t) for t in workload.trajectories]}
 
 
-def _head(workload: Workload) -> dict[str, Any]:
+def head_document(workload: Workload) -> dict[str, Any]:
+    """What stands around the trajectories, as plain values."""
     head: dict[str, Any] = {"schema": SCHEMA, "name": workload.name, "kind": workload.kind, "source": workload.source}
     return {**head, "notes": list(workload.notes)}
 
@@ -86,29 +89,38 @@ def from_document(value: object, where: str) -> Workload:
     """
     document = mapping(value, where)
     _keys(document, _TOP, ("schema", "name", "trajectories"), where)
-    entries = items(document["trajectories"], f"{where}: trajectories")
-    return _workload(document, ((f"{where}: trajectories[{i}]", entry) for i, entry in enumerate(entries)), where)
+    found = items(document["trajectories"], f"{where}: trajectories")
+    return _workload(document, ((f"{where}: trajectories[{i}]", entry) for i, entry in enumerate(found)), where)
 
 
-def _workload(head: dict[str, object], entries: Iterable[tuple[str, object]], where: str) -> Workload:
+def _workload(head: dict[str, object], entries_: Iterable[tuple[str, object]], where: str) -> Workload:
+    empty = _checked(head, where)
+    return replace(empty, trajectories=tuple(_distinct(entries_, set())))
+
+
+def _checked(head: dict[str, object], where: str) -> Workload:
+    """What the document says around its trajectories, as a workload without any."""
     if head["schema"] != SCHEMA:
         raise bad(f"{where}: schema", repr(SCHEMA), head["schema"])
     kind = head.get("kind", "trace")
     if kind not in ("trace", "law"):
         raise bad(f"{where}: kind", "'trace' or 'law'", kind)
-    trajectories = tuple(_trajectory(entry, place) for place, entry in entries)
-    seen: set[str] = set()
-    for trajectory in trajectories:
-        if trajectory.id in seen:
-            raise InputError(f"{where}: trajectory id {trajectory.id!r} occurs twice")
-        seen.add(trajectory.id)
     return Workload(
         name=text(head["name"], f"{where}: name"),
-        trajectories=trajectories,
+        trajectories=(),
         kind=str(kind),
         source=text(head.get("source", ""), f"{where}: source"),
         notes=tuple(text(n, f"{where}: notes") for n in items(head.get("notes", []), f"{where}: notes")),
     )
+
+
+def _distinct(entries_: Iterable[tuple[str, object]], seen: set[str]) -> Iterator[Trajectory]:
+    for place, entry in entries_:
+        trajectory = _trajectory(entry, place)
+        if trajectory.id in seen:
+            raise InputError(f"{place.partition(':')[0]}: trajectory id {trajectory.id!r} occurs twice")
+        seen.add(trajectory.id)
+        yield trajectory
 
 
 def _trajectory(value: object, where: str) -> Trajectory:
@@ -175,63 +187,68 @@ def _tool(value: object, where: str) -> ToolCall:
     )
 
 
-def load(source: TraceFile) -> Workload:
-    """The workload in a neutral file (JSON, JSON Lines or Parquet).
+def head_of(source: TraceFile) -> Workload:
+    """What a neutral file (JSON, JSON Lines or Parquet) says around its trajectories.
 
     Raises
     ------
     InputError
         If the file is not one (see `from_document`).
     """
-    if source.path.suffix.lower() == ".parquet":
-        from simulator.traces.parquet import read_parquet
+    if source.kind == "parquet":
+        from simulator.traces.parquet import read_head
 
-        return from_document(read_parquet(source.path), source.name)
-    records = source.records()
-    where, first = next(records)
-    if not source.lines:
-        return from_document(first, where)
-    head = mapping(first, where)
-    _keys(head, _TOP[:5], ("schema", "name"), where)
-    return _workload(head, records, source.name)
-
-
-def json_text(workload: Workload) -> str:
-    """A workload as readable JSON: one trajectory a line."""
-    head = _dump(_head(workload))[:-1]
-    lines = ",\n".join(_dump(trajectory_document(t)) for t in workload.trajectories)
-    return f'{head},"trajectories":[\n{lines}\n]}}\n'
+        return _checked(_topped(read_head(source.path), _TOP[:5], source.name), source.name)
+    if source.kind == "lines":
+        where, first = next(source.records())
+        return _checked(_topped(first, _TOP[:5], where), where)
+    found = mapping(peek(source), source.name)
+    if "trajectories" not in found and source.is_small():
+        raise InputError(f"{source.name}: 'trajectories' is missing")
+    return _checked(_topped(found, _TOP, source.name), source.name)
 
 
-def _jsonl(workload: Workload) -> Iterator[str]:
-    yield _dump(_head(workload)) + "\n"
-    for trajectory in workload.trajectories:
-        yield _dump(trajectory_document(trajectory)) + "\n"
+def _topped(value: object, allowed: tuple[str, ...], where: str) -> dict[str, object]:
+    found = mapping(value, where)
+    _keys(found, allowed, ("schema", "name"), where)
+    return found
 
 
-def _dump(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def write(workload: Workload, path: Path) -> None:
-    """Write a workload as .json, .jsonl or .parquet, by the path's suffix.
+def trajectories(source: TraceFile, seen: set[str]) -> Iterator[Trajectory]:
+    """The trajectories of a neutral file one at a time; `seen` are the ids so far, none may come twice.
 
     Raises
     ------
     InputError
-        If the suffix is another one or the file cannot be written.
+        If the file is not one (see `from_document`).
     """
-    suffix = path.suffix.lower()
-    try:
-        if suffix == ".json":
-            path.write_text(json_text(workload), encoding="utf-8")
-        elif suffix == ".jsonl":
-            path.write_text("".join(_jsonl(workload)), encoding="utf-8")
-        elif suffix == ".parquet":
-            from simulator.traces.parquet import write_parquet
+    if source.kind == "parquet":
+        from simulator.traces.parquet import read_entries
 
-            write_parquet(to_document(workload), path)
-        else:
-            raise InputError(f"{path.name}: expected a name ending in .json, .jsonl or .parquet, found {shown(suffix)}")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+        yield from _distinct(read_entries(source.path), seen)
+    elif source.kind == "lines":
+        records = source.records()
+        next(records)
+        yield from _distinct(records, seen)
+    else:
+        yield from _distinct(((e.where, e.value) for e in entries(source, "trajectories")), seen)
+
+
+def json_text(workload: Workload) -> str:
+    """A workload as readable JSON: one trajectory a line."""
+    lines = ",\n".join(dump(trajectory_document(t)) for t in workload.trajectories)
+    return f'{dump(head_document(workload))[:-1]},"trajectories":[\n{lines}\n]}}\n'
+
+
+def dump(value: object) -> str:
+    """Compact JSON."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def write(workload: Workload, path: Path) -> None:
+    """Write a whole workload (see `simulator.traces.write.writer`)."""
+    from simulator.traces.write import writer
+
+    with writer(workload, path) as add:
+        for trajectory in workload.trajectories:
+            add(trajectory)

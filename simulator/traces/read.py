@@ -1,18 +1,19 @@
-"""`read_trace`: any supported trace to neutral trajectories."""
+"""`read_trace`: any supported trace to neutral trajectories; `stream_trace`: the same one trajectory at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from costmodel.trajectory import Trajectory, Workload
+from costmodel.trajectory import Effect, Step, Trajectory, Workload, strictest
 from hwprofiles.errors import InputError
 from simulator.effects import EffectMap, effect_map
 from simulator.traces import neutral
-from simulator.traces.assemble import assemble, unique_ids
+from simulator.traces.assemble import Distinct, assemble
 from simulator.traces.detect import detect, find_format, format_names
 from simulator.traces.load import TraceFile, open_files
+from simulator.traces.outcomes import beside
 from simulator.traces.raw import Warnings
 
 
@@ -21,7 +22,8 @@ class ImportedTrace:
     """What an import gave: the workload, the format, what was noticed and what no trajectory could tell.
 
     `missing` holds every item that at least one trajectory misses: usage (token counts), cache (cached part of
-    prompts), thinking (apart from the output), times, tool_times, content (whether text came with a step), outcome.
+    prompts), thinking (apart from the output), times, tool_times, content (whether text came with a step), tools (which
+    were called), session (which requests belong together), outcome.
     """
 
     workload: Workload
@@ -43,7 +45,7 @@ def read_trace(
     paths : path or sequence of paths
         Files of one format; a folder stands for the files in it.
     format : str, optional
-        `neutral`, `tau2`, `claude_code` or `otlp`; told from the content when not given.
+        One of `simulator.traces.detect.format_names()`; told from the content when not given.
     effects : EffectMap or mapping, optional
         What tools do (`{"get_*": "read"}`); tools that nothing declares are unknown, so held.
 
@@ -52,22 +54,135 @@ def read_trace(
     InputError
         If a file cannot be read, its content is wrong, no LLM call is in it, or files have different formats.
     """
+    stream = stream_trace(paths, format=format, effects=effects)
+    workload = replace(stream.head, trajectories=tuple(stream))
+    return ImportedTrace(workload=workload, format=stream.format, warnings=stream.warnings, missing=stream.missing)
+
+
+class TraceStream:
+    """Trajectories of files one at a time, in constant memory; go through it once.
+
+    `head` is the workload without its trajectories; `warnings` and `missing` are whole when the stream is at its end.
+    """
+
+    def __init__(
+        self, files: Sequence[TraceFile], format_: str, head: Workload, effects: EffectMap, first: str
+    ) -> None:
+        self.format = format_
+        self.head = head
+        self._files = files
+        self._effects = effects
+        self._first = first
+        self._warnings = Warnings()
+        self._missing: set[str] = set()
+        self._outcomes = beside(files)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was noticed so far."""
+        return self._warnings.lines()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What at least one trajectory so far could not tell."""
+        return tuple(sorted(self._missing))
+
+    def __iter__(self) -> Iterator[Trajectory]:
+        found = self._neutral() if self.format == neutral.NAME else self._foreign()
+        with _OneMessage(self._first):
+            for trajectory in found:
+                self._missing.update(trajectory.missing)
+                yield trajectory
+
+    def _neutral(self) -> Iterator[Trajectory]:
+        """Trajectories of neutral files joined; a user's effects map is applied to their tools again."""
+        seen: set[str] = set()
+        steps = 0
+        for file in self._files:
+            before = frozenset(seen) if len(self._files) > 1 else frozenset()
+            for trajectory in neutral.trajectories(file, set() if before else seen):
+                if trajectory.id in before:
+                    raise InputError(f"trajectory id {trajectory.id!r} occurs in two of the files")
+                seen.add(trajectory.id)
+                steps += len(trajectory.steps)
+                yield _again(trajectory, self._effects) if self._effects.known else trajectory
+        if not steps:
+            raise InputError(f"{self._files[0].name}: holds no step")
+
+    def _foreign(self) -> Iterator[Trajectory]:
+        names = Distinct(self._warnings)
+        n = priced = 0
+        unknown: dict[str, None] = {}
+        for raw in find_format(self.format).read(self._files, self._warnings):
+            if not raw.steps:
+                self._warnings.add("a trajectory without an LLM call is left out", raw.id)
+                continue
+            self._outcomes.fill(raw)
+            names.name(raw)
+            found = assemble(raw, source_format=self.format, effects=self._effects, warnings=self._warnings)
+            n, priced = n + 1, priced + ("usage" not in found.missing)
+            unknown.update({c.name: None for s in found.steps for c in s.tools if c.effect == "unknown"})
+            yield found
+        if not n:
+            raise InputError(f"{self._files[0].name}: no LLM call found (read as {self.format})")
+        if not priced:
+            self._warnings.add("no step has token counts: the trace can be looked at but not planned with")
+        if unknown:
+            few = ", ".join(sorted(unknown)[:5]) + (", ..." if len(unknown) > 5 else "")
+            self._warnings.add(f"{_n_tools(len(unknown))} not declared anywhere, so held: {few}")
+
+
+def stream_trace(
+    paths: Path | str | Sequence[Path | str],
+    *,
+    format: str | None = None,
+    effects: EffectMap | Mapping[str, str] | None = None,
+) -> TraceStream:
+    """The trajectories of trace files one at a time (parameters and errors as of `read_trace`)."""
     given = [paths] if isinstance(paths, Path | str) else list(paths)
     chosen = effects if isinstance(effects, EffectMap) else effect_map(dict(effects or {}))
-    try:
+    first = str(given[0]) if given else ""
+    with _OneMessage(first):
         files = open_files([Path(p) for p in given])
         name = _format(files, format)
-        warnings = Warnings()
-        neutral_files = name == neutral.NAME
-        workload = _neutral(files, chosen) if neutral_files else _foreign(files, name, chosen, warnings)
-        if not neutral_files and len(given) == 1 and len(files) > 1:
-            workload = replace(workload, name=Path(given[0]).resolve().name or workload.name)
-    except RecursionError:
-        raise InputError(f"{given[0]}: nested too deep") from None
-    except OSError as error:
-        raise InputError(f"{given[0]}: cannot be read: {error.strerror or error}") from None
-    missing = sorted({m for t in workload.trajectories for m in t.missing})
-    return ImportedTrace(workload=workload, format=name, warnings=warnings.lines(), missing=tuple(missing))
+        if name == neutral.NAME:
+            head = _joined([neutral.head_of(f) for f in files])
+        else:
+            more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+            source = ", ".join(f.name for f in files[:3]) + more
+            folder = Path(given[0]).resolve().name if len(given) == 1 and len(files) > 1 else ""
+            head = Workload(name=folder or files[0].stem, trajectories=(), source=source)
+    return TraceStream(files, name, head, chosen, first)
+
+
+def _n_tools(n: int) -> str:
+    return "1 tool is" if n == 1 else f"{n} tools are"
+
+
+class _OneMessage:
+    """Errors that reading files can raise, as one message."""
+
+    def __init__(self, first: str) -> None:
+        self._first = first
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, RecursionError):
+            raise InputError(f"{self._first}: nested too deep") from None
+        if isinstance(error, OSError):
+            raise InputError(f"{self._first}: cannot be read: {error.strerror or error}") from None
+
+
+def _joined(heads: Sequence[Workload]) -> Workload:
+    return Workload(
+        name=heads[0].name,
+        trajectories=(),
+        kind=heads[0].kind,
+        source="; ".join(dict.fromkeys(h.source for h in heads)),
+        notes=tuple(dict.fromkeys(n for h in heads for n in h.notes)),
+    )
 
 
 def _format(files: Sequence[TraceFile], wanted: str | None) -> str:
@@ -80,66 +195,22 @@ def _format(files: Sequence[TraceFile], wanted: str | None) -> str:
     return next(iter(names.values()))
 
 
-def _neutral(files: Sequence[TraceFile], effects: EffectMap) -> Workload:
-    """Neutral files joined; a user's effects map is applied to their tools again."""
-    loaded = [neutral.load(f) for f in files]
-    if len(loaded) == 1:
-        joined = loaded[0]
-    else:
-        trajectories = tuple(t for w in loaded for t in w.trajectories)
-        ids = [t.id for t in trajectories]
-        twice = next((i for i in ids if ids.count(i) > 1), None)
-        if twice is not None:
-            raise InputError(f"trajectory id {twice!r} occurs in two of the files")
-        joined = Workload(
-            name=loaded[0].name,
-            trajectories=trajectories,
-            kind=loaded[0].kind,
-            source="; ".join(dict.fromkeys(w.source for w in loaded)),
-            notes=tuple(dict.fromkeys(n for w in loaded for n in w.notes)),
-        )
-    if not any(t.steps for t in joined.trajectories):
-        raise InputError(f"{files[0].name}: holds no step")
-    return reclassified(joined, effects) if effects.rules or effects.hints or effects.declared else joined
-
-
 def reclassified(workload: Workload, effects: EffectMap) -> Workload:
     """The workload with the effects of tools that `effects` knows set anew (arguments are not kept, so by name)."""
-    from costmodel.trajectory import Effect, strictest
-
-    def again(trajectory: Trajectory) -> Trajectory:
-        steps = []
-        for step in trajectory.steps:
-            tools = []
-            for tool in step.tools:
-                effect, _ = effects.classify(tool.name)
-                tools.append(tool if effect is Effect.UNKNOWN else replace(tool, effect=effect))
-            if step.tools:
-                spoke = step.effect is Effect.REPLY and all(t.effect is not Effect.REPLY for t in step.tools)
-                found = [t.effect for t in tools] + ([Effect.REPLY] if spoke else [])
-                steps.append(replace(step, tools=tuple(tools), effect=strictest(found)))
-            else:
-                steps.append(step)
-        return replace(trajectory, steps=tuple(steps))
-
-    return replace(workload, trajectories=tuple(again(t) for t in workload.trajectories))
+    return replace(workload, trajectories=tuple(_again(t, effects) for t in workload.trajectories))
 
 
-def _foreign(files: Sequence[TraceFile], name: str, effects: EffectMap, warnings: Warnings) -> Workload:
-    raws = list(find_format(name).read(files, warnings))
-    kept = [r for r in raws if r.steps]
-    for raw in raws:
-        if not raw.steps:
-            warnings.add("a trajectory without an LLM call is left out", raw.id)
-    if not kept:
-        raise InputError(f"{files[0].name}: no LLM call found (read as {name})")
-    unique_ids(kept, warnings)
-    trajectories = tuple(assemble(r, source_format=name, effects=effects, warnings=warnings) for r in kept)
-    if all("usage" in t.missing for t in trajectories):
-        warnings.add("no step has token counts: the trace can be looked at but not planned with")
-    unknown = sorted({c.name for t in trajectories for s in t.steps for c in s.tools if c.effect == "unknown"})
-    if unknown:
-        names = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
-        warnings.add(f"{len(unknown)} tools are not declared anywhere, so their steps are held: {names}")
-    source = ", ".join(f.name for f in files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
-    return Workload(name=files[0].stem, trajectories=trajectories, source=source)
+def _again(trajectory: Trajectory, effects: EffectMap) -> Trajectory:
+    steps: list[Step] = []
+    for step in trajectory.steps:
+        if not step.tools:
+            steps.append(step)
+            continue
+        tools = []
+        for tool in step.tools:
+            effect, _ = effects.classify(tool.name)
+            tools.append(tool if effect is Effect.UNKNOWN else replace(tool, effect=effect))
+        spoke = step.effect is Effect.REPLY and all(t.effect is not Effect.REPLY for t in step.tools)
+        found = [t.effect for t in tools] + ([Effect.REPLY] if spoke else [])
+        steps.append(replace(step, tools=tuple(tools), effect=strictest(found)))
+    return replace(trajectory, steps=tuple(steps))

@@ -1,108 +1,144 @@
-"""Counts and means of a workload."""
+"""Counts and means of trajectories, taken one at a time."""
 
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from costmodel.trajectory import RUNS_FREELY, Effect, Step, Workload
+from costmodel.trajectory import RUNS_FREELY, Effect, Step, Trajectory, Workload
+
+_EFFECTS = (Effect.READ, Effect.PURE, Effect.WRITE, Effect.REPLY, Effect.UNKNOWN)
+_NUMBERS = ("steps_per_trajectory", "first_prompt_tokens", "prompt_tokens_per_step", "output_tokens_per_step",
+            "observation_tokens_per_step", "step_s", "tool_s", "user_gap_s", "reads_before_a_write",
+            "reads_before_a_reply", "calls_per_tool_step")  # fmt: skip
+
+
+class Tally:
+    """Totals of the trajectories added so far, with `spreads` also means and quantiles; keeps only numbers."""
+
+    def __init__(self, *, spreads: bool = True) -> None:
+        self._spreads = spreads
+        self._n = 0
+        self._steps = 0
+        self._effects: Counter[Effect] = Counter()
+        self._tools: Counter[tuple[str, str]] = Counter()
+        self._errors = [0, 0]
+        self._tokens: dict[str, int | None] = {"prompt_tokens": None, "output_tokens": None}
+        self._cached = [0, 0]
+        self._outcomes = array("d")
+        self._numbers = {name: array("d") for name in _NUMBERS}
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Take one more trajectory."""
+        steps = trajectory.steps
+        self._n += 1
+        self._steps += len(steps)
+        if trajectory.outcome is not None:
+            self._outcomes.append(trajectory.outcome)
+        self._put("steps_per_trajectory", [len(steps)])
+        self._put("first_prompt_tokens", [s.prompt_tokens for s in steps[:1]])
+        self._put("observation_tokens_per_step", [s.observation_tokens for s in steps[:-1]])
+        self._put("reads_before_a_write", _runs(steps, Effect.WRITE))
+        self._put("reads_before_a_reply", _runs(steps, Effect.REPLY))
+        for step in steps:
+            self._step(step)
+
+    def _step(self, step: Step) -> None:
+        self._effects[step.effect] += 1
+        self._put("prompt_tokens_per_step", [step.prompt_tokens])
+        self._put("output_tokens_per_step", [step.output_tokens])
+        if step.end_s is not None and step.start_s is not None:
+            self._put("step_s", [step.end_s - step.start_s])
+        if step.tools:
+            self._put("tool_s", [step.tool_s])
+            self._put("calls_per_tool_step", [len(step.tools)])
+        if step.user_gap_s:
+            self._put("user_gap_s", [step.user_gap_s])
+        for name in self._tokens:
+            value = getattr(step, name)
+            if value is not None:
+                self._tokens[name] = (self._tokens[name] or 0) + value
+        if step.cached_prompt_tokens is not None and step.prompt_tokens is not None:
+            self._cached[0] += step.cached_prompt_tokens
+            self._cached[1] += step.prompt_tokens
+        for call in step.tools:
+            self._tools[call.name, call.effect.value] += 1
+            if call.error is not None:
+                self._errors[0] += call.error
+                self._errors[1] += 1
+
+    def _put(self, name: str, values: Iterable[float | None]) -> None:
+        if self._spreads:
+            self._numbers[name].extend(float(v) for v in values if v is not None)
+
+    def summary(self) -> dict[str, object]:
+        """Totals: trajectories, steps by effect, tool calls, tokens (None where no step records any)."""
+        return {
+            "trajectories": self._n,
+            "steps": self._steps,
+            "effects": {e.value: self._effects[e] for e in _EFFECTS},
+            "tool_calls": self._tools.total(),
+            **self._tokens,
+        }
+
+    def statistics(self) -> dict[str, object]:
+        """Means and quantiles of steps, tokens and times, the runs between held steps, and the tools."""
+        spread = {name: _spread(values) for name, values in self._numbers.items()}
+        if self._tools and all(effect == Effect.UNKNOWN for _, effect in self._tools):
+            spread["reads_before_a_reply"] = None
+        ranked = sorted(self._tools.items(), key=lambda kv: (-kv[1], kv[0]))
+        return {
+            **{name: spread[name] for name in _NUMBERS[:5]},
+            "cached_share": self._cached[0] / self._cached[1] if self._cached[1] else None,
+            **{name: spread[name] for name in _NUMBERS[5:]},
+            "failed_calls_share": self._errors[0] / self._errors[1] if self._errors[1] else None,
+            "mean_outcome": math.fsum(self._outcomes) / len(self._outcomes) if self._outcomes else None,
+            "tools": [{"name": name, "effect": effect, "calls": n} for (name, effect), n in ranked],
+        }
 
 
 def summary(workload: Workload) -> dict[str, object]:
-    """Totals: trajectories, steps by effect, tool calls, tokens (None where no step records any)."""
-    steps = [s for t in workload.trajectories for s in t.steps]
-    effects = Counter(s.effect for s in steps)
-    return {
-        "trajectories": len(workload.trajectories),
-        "steps": len(steps),
-        "effects": {
-            e.value: effects[e] for e in (Effect.READ, Effect.PURE, Effect.WRITE, Effect.REPLY, Effect.UNKNOWN)
-        },
-        "tool_calls": sum(len(s.tools) for s in steps),
-        "prompt_tokens": _total(s.prompt_tokens for s in steps),
-        "output_tokens": _total(s.output_tokens for s in steps),
-    }
+    """The totals of a workload (see `Tally.summary`)."""
+    return _tallied(workload).summary()
 
 
 def statistics(workload: Workload) -> dict[str, object]:
-    """Means and quantiles of steps, tokens and times, the runs between held steps, and the tools."""
-    paths = [t.steps for t in workload.trajectories]
-    steps = [s for p in paths for s in p]
-    outcomes = [t.outcome for t in workload.trajectories if t.outcome is not None]
-    calls = [c for s in steps for c in s.tools]
-    errors = [c.error for c in calls if c.error is not None]
-    return {
-        "steps_per_trajectory": _spread([len(p) for p in paths]),
-        "first_prompt_tokens": _spread([p[0].prompt_tokens for p in paths if p]),
-        "prompt_tokens_per_step": _spread([s.prompt_tokens for s in steps]),
-        "output_tokens_per_step": _spread([s.output_tokens for s in steps]),
-        "observation_tokens_per_step": _spread([s.observation_tokens for p in paths for s in p[:-1]]),
-        "cached_share": _share(steps),
-        "step_s": _spread([s.end_s - s.start_s for s in steps if s.end_s is not None and s.start_s is not None]),
-        "tool_s": _spread([s.tool_s for s in steps if s.tools]),
-        "user_gap_s": _spread([s.user_gap_s for s in steps if s.user_gap_s]),
-        "reads_before_a_write": _spread(_runs(paths, Effect.WRITE)),
-        "reads_before_a_reply": _spread(_runs(paths, Effect.REPLY)) if _reads_known(steps) else None,
-        "calls_per_tool_step": _spread([len(s.tools) for s in steps if s.tools]),
-        "failed_calls_share": sum(errors) / len(errors) if errors else None,
-        "mean_outcome": math.fsum(outcomes) / len(outcomes) if outcomes else None,
-        "tools": _tools(steps),
-    }
+    """Means and quantiles of a workload (see `Tally.statistics`)."""
+    return _tallied(workload).statistics()
 
 
-def _total(values: Iterable[int | None]) -> int | None:
-    known = [v for v in values if v is not None]
-    return sum(known) if known else None
+def _tallied(workload: Workload) -> Tally:
+    tally = Tally()
+    for trajectory in workload.trajectories:
+        tally.add(trajectory)
+    return tally
 
 
-def _spread(values: Sequence[float | None]) -> dict[str, float] | None:
-    """Mean, median, 90th percentile and number of the known values (nearest rank)."""
-    known = sorted(v for v in values if v is not None)
-    if not known:
+def _spread(values: Sequence[float]) -> dict[str, float] | None:
+    """Mean, median, 90th percentile and number of the values (nearest rank)."""
+    if not values:
         return None
+    known = sorted(values)
     n = len(known)
-    return {
-        "mean": math.fsum(known) / n,
-        "p50": known[math.ceil(0.5 * n) - 1],
-        "p90": known[math.ceil(0.9 * n) - 1],
-        "n": n,
-    }
+    p50, p90 = (known[math.ceil(q * n) - 1] for q in (0.5, 0.9))
+    return {"mean": math.fsum(known) / n, "p50": _plain(p50), "p90": _plain(p90), "n": n}
 
 
-def _share(steps: Sequence[Step]) -> float | None:
-    """Cached part of the prompt tokens, over the steps that tell."""
-    pairs = [
-        (s.cached_prompt_tokens, s.prompt_tokens)
-        for s in steps
-        if s.cached_prompt_tokens is not None and s.prompt_tokens is not None
-    ]
-    whole = sum(p for _, p in pairs)
-    return sum(c for c, _ in pairs) / whole if whole else None
+def _plain(value: float) -> float:
+    return int(value) if value.is_integer() else value
 
 
-def _runs(paths: Sequence[Sequence[Step]], effect: Effect) -> list[int]:
+def _runs(path: Sequence[Step], effect: Effect) -> list[int]:
     """Lengths of the runs of freely running steps right before each step of an effect."""
     found = []
-    for path in paths:
+    free = 0
+    for step in path:
+        if step.effect in RUNS_FREELY:
+            free += 1
+            continue
+        if step.effect is effect:
+            found.append(free)
         free = 0
-        for step in path:
-            if step.effect in RUNS_FREELY:
-                free += 1
-                continue
-            if step.effect is effect:
-                found.append(free)
-            free = 0
     return found
-
-
-def _reads_known(steps: Sequence[Step]) -> bool:
-    """Whether the effect of any tool is known, where there are tools: else no read can be told."""
-    effects = {c.effect for s in steps for c in s.tools}
-    return not effects or effects != {Effect.UNKNOWN}
-
-
-def _tools(steps: Sequence[Step]) -> list[dict[str, object]]:
-    counts = Counter((c.name, c.effect.value) for s in steps for c in s.tools)
-    ranked = sorted(counts.items(), key=lambda kv: (-kv[1], kv[0]))
-    return [{"name": name, "effect": effect, "calls": n} for (name, effect), n in ranked]

@@ -7,15 +7,20 @@ how long the generation took, and a tool's time is the gap to its answer (with t
 
 from __future__ import annotations
 
+from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from statistics import median
 
 from hwprofiles.errors import InputError
+from simulator.traces.entries import entries
 from simulator.traces.load import TraceFile
-from simulator.traces.raw import RawCall, RawStep, RawTrajectory, Warnings, parsed_arguments
-from simulator.traces.values import count, instant, items, mapping, number, optional, seconds, text
+from simulator.traces.raw import RawCall, RawStep, RawTrajectory, Warnings, packed, parsed_arguments, unpacked
+from simulator.traces.spill import Spill
+from simulator.traces.values import count, instant, items, label, mapping, number, optional, seconds, text
 
 NAME = "tau2"
+LISTS = ("simulations",)
 DESCRIPTION = "tau2-bench results (an object with simulations)"
 _SLOW_GAP_S = 0.05
 _SAME_TIMES = 3
@@ -33,29 +38,32 @@ def looks_like(sample: object) -> bool:
 def read(sources: Iterable[TraceFile], warnings: Warnings) -> Iterator[RawTrajectory]:
     """The trajectories of tau2 result files."""
     seen: set[str] = set()
-    found: list[tuple[RawTrajectory, float | None]] = []
-    gaps: list[float] = []
+    spill = Spill()
+    durations: Counter[float] = Counter()
+    gaps = array("d")
+    n = 0
     for source in sources:
-        for where, value in source.records():
-            document = mapping(value, where)
-            if "simulations" not in document:
-                document = {"simulations": [document]}
-            domain, model = _info(document.get("info"), where)
-            for i, entry in enumerate(items(document["simulations"], f"{where}: simulations")):
-                place = f"{where}: simulations[{i}]"
-                sim = mapping(entry, place)
-                _once(sim, place, seen)
-                found.append((_trajectory(sim, place, domain, model, warnings, gaps), _duration(sim, place)))
-    durations = [d for _, d in found if d is not None]
-    if len(durations) >= _SAME_TIMES and len(set(durations)) == 1:
+        for entry in entries(source, *LISTS):
+            sim = mapping(entry.value, entry.where)
+            domain, model = _info(entry.head.get("info"), entry.where)
+            _once(sim, entry.where, seen)
+            spill.add(str(n), packed(_trajectory(sim, entry.where, domain, model, warnings, gaps)))
+            duration = optional(number, sim.get("duration"), f"{entry.where}.duration")
+            if duration is not None:
+                durations[duration] += 1
+            n += 1
+    placeholders = durations.total() >= _SAME_TIMES and len(durations) == 1
+    if placeholders:
         warnings.add("every trajectory has the same duration: the times are placeholders and are left out")
-        for raw, _ in found:
-            _forget_times(raw)
     elif gaps and median(gaps) > _SLOW_GAP_S:
         warnings.add(
             f"tool times are gaps between messages (median {median(gaps):.3g} s) and may be overhead of the harness"
         )
-    yield from (raw for raw, _ in found)
+    for (row,) in spill.groups():
+        raw = unpacked(row)
+        if placeholders:
+            _forget_times(raw)
+        yield raw
 
 
 def _info(value: object, where: str) -> tuple[str | None, str | None]:
@@ -78,26 +86,18 @@ def _once(sim: dict[str, object], where: str, seen: set[str]) -> None:
     seen.add(key)
 
 
-def _duration(sim: dict[str, object], where: str) -> float | None:
-    return optional(number, sim.get("duration"), f"{where}.duration")
-
-
-def _task(value: object, where: str) -> str:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else text(value, where)
-
-
 def _trajectory(
     sim: dict[str, object],
     where: str,
     domain: str | None,
     model: str | None,
     warnings: Warnings,
-    gaps: list[float],
+    gaps: array[float],
 ) -> RawTrajectory:
-    task = optional(_task, sim.get("task_id"), f"{where}.task_id")
+    task = optional(label, sim.get("task_id"), f"{where}.task_id")
     trial = optional(count, sim.get("trial"), f"{where}.trial")
     reward = optional(mapping, sim.get("reward_info"), f"{where}.reward_info") or {}
-    label = f"task {task}" if task is not None else where
+    named = f"task {task}" if task is not None else where
     raw = RawTrajectory(
         id=f"{domain or 'tau2'}-{task}" + (f"-trial{trial}" if trial else ""),
         domain=domain,
@@ -110,7 +110,7 @@ def _trajectory(
         mapping(m, f"{where}.messages[{i}]") for i, m in enumerate(items(sim.get("messages"), f"{where}.messages"))
     ]
     clock = _clock(messages, where, raw, warnings)
-    walk = _Walk(raw=raw, label=label, model=model, warnings=warnings, gaps=gaps)
+    walk = _Walk(raw=raw, label=named, model=model, warnings=warnings, gaps=gaps)
     walk.scripted = any(m.get("role") == "assistant" and m.get("usage") for m in messages)
     for i, message in enumerate(messages):
         walk.take(message, f"{where}.messages[{i}]", clock[i], clock[i - 1] if i else None)
@@ -133,7 +133,7 @@ class _Walk:
     """Goes through one simulation's messages in order and fills the trajectory's steps."""
 
     def __init__(
-        self, *, raw: RawTrajectory, label: str, model: str | None, warnings: Warnings, gaps: list[float]
+        self, *, raw: RawTrajectory, label: str, model: str | None, warnings: Warnings, gaps: array[float]
     ) -> None:
         self.raw = raw
         self.label = label

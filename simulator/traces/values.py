@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -11,6 +12,9 @@ from hwprofiles.errors import InputError
 
 MAX_TOKENS = 10**9
 MAX_TEXT = 2_000
+MAX_NUMBER = 1e15
+MAX_SECONDS = 1e11
+_NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{1,12})?")
 _T = TypeVar("_T")
 
 
@@ -23,6 +27,23 @@ def shown(value: object) -> str:
 def bad(where: str, what: str, value: object) -> InputError:
     """The error for a value that is not what it should be."""
     return InputError(f"{where}: expected {what}, found {shown(value)}")
+
+
+def words(value: object) -> str | None:
+    """A name that somebody gave (a tool, an agent, a model): one printable line of at most 200 characters, or None."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value) if abs(value) < 10**30 else None
+    if not isinstance(value, str):
+        return None
+    kept = "".join(c for c in " ".join(value[:2_000].split()) if c.isprintable() and not "\ud800" <= c <= "\udfff")
+    return kept.strip()[:200].strip() or None
+
+
+def label(value: object, where: str) -> str:
+    """The value as text: a whole number is written out (ids are numbers in some sources)."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**30:
+        return str(value)
+    return text(value, where)
 
 
 def mapping(value: object, where: str) -> dict[str, object]:
@@ -59,7 +80,14 @@ def _encodes(value: str) -> bool:
 
 
 def number(value: object, where: str) -> float:
-    """The value as a finite number."""
+    """The value as a number of at most `MAX_NUMBER` in size."""
+    result = _finite(value, where)
+    if abs(result) > MAX_NUMBER:
+        raise bad(where, f"a number of at most {MAX_NUMBER:g} in size", value)
+    return result
+
+
+def _finite(value: object, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise bad(where, "a number", value)
     try:
@@ -82,10 +110,10 @@ def count(value: object, where: str) -> int:
 
 
 def seconds(value: object, where: str) -> float:
-    """The value as a duration in seconds: finite and not negative."""
-    result = number(value, where)
-    if result < 0:
-        raise bad(where, "seconds >= 0", value)
+    """The value as a duration in seconds: not negative, at most `MAX_SECONDS`."""
+    result = _finite(value, where)
+    if not 0 <= result <= MAX_SECONDS:
+        raise bad(where, f"seconds >= 0 and at most {MAX_SECONDS:g}", value)
     return result
 
 
@@ -96,9 +124,37 @@ def flag(value: object, where: str) -> bool:
     return value
 
 
+def first_count(where: str, tables: Sequence[object], *paths: str) -> int | None:
+    """The first count found in the tables under one of the dotted paths; earlier tables come first."""
+    for table in tables:
+        for path in paths:
+            value = table
+            for key in path.split("."):
+                value = value.get(key) if isinstance(value, dict) else None
+            if value is not None:
+                return count(value, f"{where}: {path}")
+    return None
+
+
 def optional(read: Callable[[object, str], _T], value: object, where: str) -> _T | None:
     """`read` applied to the value, or None when there is none."""
     return None if value is None else read(value, where)
+
+
+def moment(value: object, where: str) -> tuple[float, bool]:
+    """A time as seconds since the epoch, and whether it named its zone: ISO text, or a number of s, ms, us or ns.
+
+    Which unit a number has follows from its size: seconds reach 1e11 in the year 5138.
+    """
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = float(value)
+    if isinstance(value, str):
+        return instant(value, where)
+    found = _finite(value, where)
+    if not 0 <= found < 1e20:
+        raise bad(where, "a time", value)
+    unit = 1.0 if found < 1e11 else 1e3 if found < 1e14 else 1e6 if found < 1e17 else 1e9
+    return found / unit, True
 
 
 def instant(value: object, where: str) -> tuple[float, bool]:
@@ -106,8 +162,8 @@ def instant(value: object, where: str) -> tuple[float, bool]:
     if not isinstance(value, str) or len(value) > 64:
         raise bad(where, "an ISO 8601 time", value)
     try:
-        moment = datetime.fromisoformat(value)
-        zoned = moment.tzinfo is not None
-        return (moment if zoned else moment.replace(tzinfo=UTC)).timestamp(), zoned
+        found = datetime.fromisoformat(value.strip().removesuffix(" UTC") + ("Z" if value.endswith(" UTC") else ""))
+        zoned = found.tzinfo is not None
+        return (found if zoned else found.replace(tzinfo=UTC)).timestamp(), zoned
     except (ValueError, OverflowError):
         raise bad(where, "an ISO 8601 time", value) from None

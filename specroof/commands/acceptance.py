@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,8 +14,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from costmodel.trajectory import Workload
-    from simulator.agreement import Agreement, Rate
+    from simulator.agreement import Agreement
     from simulator.effects import EffectMap
+    from simulator.rates import Rate
 
 EXAMPLE = "Example: specroof acceptance --weak retail-gpt-4.1-mini --strong retail-gemini-3-flash"
 
@@ -30,7 +32,11 @@ def acceptance(
     ] = None,
     strong: Annotated[str | None, typer.Option(metavar="TRACE", help="Trace of the strong model, same tasks.")] = None,
     judgements: Annotated[
-        str | None, typer.Option(metavar="CSV", help="Judged drafts: columns task, step, position, effect, accepted.")
+        str | None,
+        typer.Option(
+            metavar="CSV",
+            help="Judged drafts: columns task, step, position, effect, accepted; perhaps valid and length.",
+        ),
     ] = None,
     effects: Annotated[str | None, typer.Option(help="TOML map of tool effects, or MCP tools/list JSON.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="A tool to leave out (repeatable).")] = None,
@@ -84,6 +90,9 @@ def _document(found: Agreement) -> dict[str, object]:
         "any_order": {"value": None, "reason": no_order}
         if found.any_order is None
         else {**_rate(found.any_order), "leading_share": found.leading_share},
+        "literal": None if found.literal is None else _rate(found.literal),
+        "rejections": None if found.rejections is None else asdict(found.rejections),
+        "verifier": None if found.verifier is None else {**asdict(found.verifier), "toml": found.verifier.toml()},
         "steps_not_compared": found.not_compared,
         "method": found.method,
         "notes": list(found.notes),
@@ -91,6 +100,19 @@ def _document(found: Agreement) -> dict[str, object]:
         "toml_under": "[protocol]",
         "toml_refused": found.too_few,
     }
+
+
+def _verifier_rows(found: Agreement) -> list[tuple[str, Rate]]:
+    if found.verifier is None:
+        return []
+    rows: list[tuple[str, Rate | None]] = [
+        ("invalid steps rejected", found.verifier.detection),
+        ("valid steps rejected", found.verifier.false_reject),
+    ]
+    for c in found.verifier.cells:
+        place = f"{c.position}" if c.length is None else f"{c.position} of {c.length}"
+        rows += [(f"d at {place}", c.detection), (f"f at {place}", c.false_reject)]
+    return [(label, rate) for label, rate in rows if rate is not None]
 
 
 def _render(console: Console, found: Agreement) -> None:
@@ -103,14 +125,27 @@ def _render(console: Console, found: Agreement) -> None:
     for heading in ("accepted", "low", "high", "n"):
         table.add_column(heading, justify="right")
     rows = [("mean", found.mean)]
+    if found.literal is not None:
+        rows.append(("letter by letter", found.literal))
     if found.any_order is not None:
         rows.append(("in any order", found.any_order))
     rows += [(f"effect {effect}", rate) for effect, rate in found.by_effect.items()]
     rows += [(f"position {p.position}", p.rate) for p in found.by_position]
+    rows += _verifier_rows(found)
     for label, rate in rows:
         table.add_row(label, f"{rate.value:.3f}", f"{rate.low:.3f}", f"{rate.high:.3f}", str(rate.n))
     console.print(table)
     console.print(Text(found.method, style="dim"))
+    if found.rejections is not None and found.rejections.kept_calls is not None:
+        r = found.rejections
+        kept, dropped = found.rejections.kept_calls, r.dropped_calls
+        more = f", and {dropped.mean:.1f} dropped" if dropped else ""
+        console.print(
+            Text(f"rejected in {r.rejected} of {r.tasks} tasks; mean calls kept before that {kept.mean:.1f}{more}"),
+            soft_wrap=True,
+        )
+    if found.verifier is not None and found.verifier.toml():
+        console.print(Text(f"\nput these lines under [quality]:\n{found.verifier.toml()}"), soft_wrap=True)
     if found.not_compared is not None:
         console.print(
             Text(

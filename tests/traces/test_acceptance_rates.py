@@ -10,9 +10,10 @@ import pytest
 
 from costmodel.trajectory import Effect, Step, ToolCall, Trajectory, Workload
 from hwprofiles.errors import InputError
-from simulator.agreement import agreement, wilson
+from simulator.agreement import agreement
 from simulator.judgements import from_judgements
-from simulator.traces.raw import argument_key
+from simulator.rates import wilson
+from simulator.traces.raw import argument_key, loose_key
 from simulator.workloads import workload
 
 
@@ -91,7 +92,11 @@ def test_tools_behind_mcp_are_compared_by_their_own_name():
 
 
 def test_arguments_are_compared_after_canonical_form():
-    assert argument_key({"n": 2.0, "zip": " AB "}) == argument_key({"zip": "ab", "n": "2", "note": None})
+    loose, exact = argument_key({"n": 2.0, "zip": " AB "}), argument_key({"zip": "ab", "n": "2", "note": None})
+    assert loose_key(loose) == exact
+    assert loose != exact  # letter by letter they differ
+    assert loose_key(argument_key("/Patient?b=2&a=X Y")) != loose_key(argument_key("/Patient?a=X&b=2"))
+    assert loose_key(argument_key("/Patient?b=2&a=x")) == loose_key(argument_key("/patient?a=X&b=2"))
     assert argument_key({"a": True}) == argument_key({"a": "true"})
     assert argument_key({"a": [1, 2]}) != argument_key({"a": [2, 1]})
     assert argument_key(None) == argument_key({})
@@ -215,3 +220,25 @@ def test_traces_of_other_domains_are_named():
     weak = work(replace(run([A]), domain="shop"))
     strong = work(replace(run([A]), domain="bank"))
     assert any("different domains" in n for n in agreement(weak, strong).notes)
+
+
+def test_literal_agreement_is_never_above_the_normalised_one():
+    strong = work(run([("r", "read", argument_key({"zip": "ab"})), ("w", "write", argument_key({"q": "x"}))]))
+    weak = work(run([("r", "read", argument_key({"zip": " AB"})), ("w", "write", argument_key({"q": "x"}))]))
+    found = agreement(weak, strong)
+    assert (found.mean.value, found.mean.n) == (1.0, 2)
+    assert (found.literal.value, found.literal.n) == (0.0, 1)
+
+
+def test_rejections_say_how_far_the_draft_came():
+    """Task 1: two calls kept, one dropped; task 2 agrees; task 3: none kept, two dropped."""
+    strong = work(*(run([("r", "read", "a"), ("r", "read", "b"), ("r", "read", "c")], str(i)) for i in (1, 2, 3)))
+    weak = work(
+        run([("r", "read", "a"), ("r", "read", "b"), ("r", "read", "no")], "1"),
+        run([("r", "read", "a"), ("r", "read", "b"), ("r", "read", "c")], "2"),
+        run([("r", "read", "no"), ("r", "read", "b")], "3"),
+    )
+    found = agreement(weak, strong).rejections
+    assert (found.tasks, found.rejected) == (3, 2)
+    assert (found.kept_calls.mean, found.kept_calls.p90) == (1.0, 2)
+    assert (found.dropped_calls.mean, found.dropped_calls.n) == (1.5, 2)

@@ -128,13 +128,43 @@ def test_text_beside_a_call_is_a_reply_where_a_user_watches(load):
     assert any("headless" in w for w in found.warnings)
 
 
-def test_shell_commands_are_held_unless_the_map_says_otherwise(load):
+def test_shell_commands_are_held_unless_they_plainly_read_or_the_map_says_so(load):
     lines = session()
-    lines[3]["message"]["content"] = [tool("Bash", "a", command="git status --short")]
-    assert only(load(lines)).steps[0].effect is Effect.UNKNOWN
-    assert only(load(lines, effects={"Bash(command=git status*)": "read"})).steps[0].effect is Effect.READ
-    lines[3]["message"]["content"] = [tool("Bash", "a", command="git status; rm -r x")]
-    assert only(load(lines, effects={"Bash(command=git status*)": "read"})).steps[0].effect is Effect.UNKNOWN
+
+    def effect(command, **map_):
+        lines[3]["message"]["content"] = [tool("Bash", "a", command=command)]
+        return only(load(lines, effects={k.replace("__", " "): v for k, v in map_.items()})).steps[0].effect
+
+    assert effect("git status --short") is Effect.READ
+    assert effect("make test") is Effect.UNKNOWN
+    assert effect("make test", **{"Bash(command=make*)": "read"}) is Effect.READ
+    assert effect("make test; rm -r x", **{"Bash(command=make*)": "read"}) is Effect.UNKNOWN
+    assert effect("git status --short", **{"Bash": "write"}) is Effect.WRITE  # the user's word counts
+
+
+def test_sessions_of_one_file_are_trajectories_of_their_own(load):
+    def other(entry, i):
+        entry = json.loads(json.dumps({**entry, "sessionId": f"s{i}"}))
+        if entry["type"] == "assistant":
+            entry["message"]["id"] += f"-{i}"
+        return entry
+
+    both = [other(entry, i) for entry in session() for i in (1, 2)]  # interleaved
+    found = load(both).workload
+    assert [(t.id, len(t.steps)) for t in found.trajectories] == [("s1", 3), ("s2", 3)]
+    assert found.trajectories[0].steps == found.trajectories[1].steps == only(load(session())).steps
+
+
+def test_outcomes_beside_the_sessions_are_used(tmp_path):
+    for n in (1, 2):
+        lines = [json.loads(json.dumps(e).replace('"id": "m', f'"id": "n{n}')) for e in session()]
+        text = "\n".join(json.dumps({**entry, "sessionId": f"s{n}"}) for entry in lines)
+        (tmp_path / f"task_{n:03}.jsonl").write_text(text)
+    (tmp_path / "outcomes.json").write_text('[{"task_id": "1", "db_match": true}, {"task_id": 2, "db_match": false}]')
+    assert [t.outcome for t in read_trace(tmp_path).workload.trajectories] == [1.0, 0.0]
+    (tmp_path / "outcomes.json").write_text('{"1": 7}')
+    with pytest.raises(InputError, match=r"outcomes\.json: 1: expected a number from 0 to 1"):
+        read_trace(tmp_path)
 
 
 def test_harness_errors_are_no_steps(load):
@@ -199,3 +229,14 @@ def test_a_folder_of_sessions_is_named_by_the_folder(tmp_path):
     found = read_trace(folder).workload
     assert (found.name, len(found.trajectories)) == ("my-project", 2)
     assert read_trace(folder / "a.jsonl").workload.name == "a"
+
+
+def test_the_agent_sdks_stream_of_messages(load):
+    def streamed(entry):
+        entry = {k: v for k, v in entry.items() if k not in ("sessionId", "timestamp")}
+        return {**entry, "session_id": "s1", "uuid": "u", "parent_tool_use_id": None}
+
+    lines = [{"type": "system", "subtype": "init", "session_id": "s1"}, *(streamed(e) for e in session()[1:])]
+    found = load([*lines, {"type": "result", "subtype": "success", "session_id": "s1"}])
+    assert [s.prompt_tokens for s in only(found).steps] == [1010, 1420, 1530]
+    assert "times" in found.missing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -214,11 +215,34 @@ def test_end_before_start_drops_the_times(load):
     assert "times" in found.missing
 
 
-def test_openinference_is_named_as_not_read(load):
+def test_spans_of_other_things_are_no_calls(load):
     other = span("c1", "x", 1, 2)
-    other["attributes"] = [attribute("openinference.span.kind", "LLM")]
-    with pytest.raises(InputError, match="OpenInference"):
+    other["attributes"] = [attribute("http.method", "GET")]
+    with pytest.raises(InputError, match="no span is an LLM call"):
         load(document(other))
+
+
+def test_an_llm_span_around_an_llm_span_counts_once(load):
+    """A framework's span with the SDK's inside it: the outer one where it has the tokens, else the inner one."""
+    spans = task()
+    inner = chat("inner", 101.1, 101.9, 500, 20, [wanted("get_order", "k1", id="1"), wanted("get_user", "k2")])
+    inner["parentSpanId"] = "c1"
+    found = load(document(*spans, inner))
+    assert len(only(found).steps) == 4
+    assert any("counted once" in w for w in found.warnings)
+    spans[1]["attributes"] = spans[1]["attributes"][:1]
+    step = only(load(document(*spans, inner))).steps[0]
+    assert (step.prompt_tokens, [c.name for c in step.tools]) == (500, ["get_order", "get_user"])
+
+
+def test_snake_case_of_protobuf_is_read(load):
+    def snake(value):
+        if isinstance(value, dict):
+            return {re.sub("(?<=[a-z])([A-Z])", lambda m: "_" + m[1].lower(), k): snake(v) for k, v in value.items()}
+        return [snake(v) for v in value] if isinstance(value, list) else value
+
+    plain = document(*task())
+    assert only(load(snake(plain))).steps == only(load(plain)).steps
 
 
 @pytest.mark.parametrize("count", ["-1", "1.5", "x", "9" * 30])
@@ -233,3 +257,44 @@ def test_a_circle_of_parents_ends(load):
     spans = task()
     spans[0]["parentSpanId"] = "root"
     assert len(only(load(document(*spans))).steps) == 4
+
+
+def test_an_agents_sums_are_no_call(load):
+    """Older frameworks put the sums of a run on its span without naming the operation."""
+    spans = task()
+    sums = span("run", "x", 100, 200, gen_ai__usage__input_tokens=2760, gen_ai__usage__output_tokens=65)
+    sums["attributes"] = sums["attributes"][1:]
+    for one in spans[1:]:
+        one["parentSpanId"] = "run"
+    assert [s.prompt_tokens for s in only(load(document(*spans, sums))).steps] == [500, 700, 760, 800]
+
+
+def test_events_that_repeat_the_conversation_are_not_the_answer(load):
+    def event(name, content):
+        return {"name": name, "attributes": [attribute("gen_ai.event.content", json.dumps(content))]}
+
+    asked = {"role": "assistant", "tool_calls": [{"id": "k", "type": "function", "function": {"name": "get_x"}}]}
+    one = chat("a", 1, 2, 10, 1)
+    one["events"] = [
+        event("gen_ai.assistant.message", asked),
+        event(
+            "gen_ai.choice", {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hi"}}
+        ),
+    ]
+    step = only(load(document(one))).steps[0]
+    assert (step.effect, step.tools) == (Effect.REPLY, ())
+
+
+def test_spans_of_the_ai_sdk(load):
+    outer = span("o", "x", 1, 3)
+    outer["attributes"] = [attribute("ai.operationId", "ai.generateText"), attribute("ai.usage.promptTokens", 10)]
+    inner = chat("i", 1, 2, 10, 4)
+    inner["parentSpanId"] = "o"
+    calls = [{"toolCallId": "k", "toolName": "get_x", "args": "{}"}]
+    inner["attributes"][0] = attribute("ai.operationId", "ai.generateText.doGenerate")
+    inner["attributes"].append(attribute("ai.response.toolCalls", json.dumps(calls)))
+    tool = span("t", "x", 2, 2.5, parent="o")
+    pairs = {"ai.operationId": "ai.toolCall", "ai.toolCall.name": "get_x", "ai.toolCall.id": "k"}
+    tool["attributes"] = [attribute(k, v) for k, v in pairs.items()]
+    steps = only(load(document(outer, inner, tool))).steps
+    assert [(s.prompt_tokens, s.effect, s.tool_s) for s in steps] == [(10, Effect.READ, pytest.approx(0.5))]

@@ -116,8 +116,6 @@ FILES = {
     "nested too deep": b"[" * 200_000,
     "format not recognised (its keys are a)": b'{"a": 1}',
     "it holds int values": b"3",
-    "it looks like a Codex rollout": b'{"type": "session_meta", "payload": {}}',
-    "it looks like Mooncake": b'{"timestamp": 0, "input_length": 4, "output_length": 2}',
     "no LLM call": b'{"simulations": []}',
     "simulations: expected a list": b'{"task_id": "1", "messages": [], "simulations": 3}',
 }
@@ -185,7 +183,7 @@ def test_size_limits_are_said(tmp_path, monkeypatch):
 def test_lines_are_read_one_at_a_time(tmp_path):
     path = tmp_path / "w.jsonl"
     path.write_text('{"a": 1}\n\n{"a": 2}\nbroken', encoding="utf-8")
-    records = TraceFile(path=path, lines=True).records()
+    records = TraceFile(path=path, kind="lines").records()
     assert [next(records), next(records)] == [("w.jsonl:1", {"a": 1}), ("w.jsonl:3", {"a": 2})]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import random
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,68 +16,6 @@ from simulator.traces import neutral, read_trace
 from simulator.traces.stats import statistics, summary
 
 
-def _tau2():
-    usage = {"prompt_tokens": 100, "completion_tokens": 9, "reasoning_tokens": 2, "total_tokens": 109}
-    call = {"id": "a", "name": "get_order_details", "arguments": {"order_id": "#1"}, "requestor": "assistant"}
-    messages = [
-        {"role": "user", "timestamp": "2026-01-01T00:00:00", "content": "hi"},
-        {"role": "assistant", "timestamp": "2026-01-01T00:00:01", "usage": usage, "tool_calls": [call]},
-        {"role": "tool", "timestamp": "2026-01-01T00:00:02", "id": "a", "error": False},
-        {
-            "role": "assistant",
-            "timestamp": "2026-01-01T00:00:03",
-            "usage": {**usage, "prompt_tokens": 150},
-            "content": "x",
-        },
-    ]
-    simulation = {
-        "id": "s",
-        "task_id": "1",
-        "trial": 0,
-        "duration": 3.0,
-        "reward_info": {"reward": 1},
-        "messages": messages,
-    }
-    return {"info": {"environment_info": {"domain_name": "retail"}}, "simulations": [simulation]}
-
-
-def _claude_code():
-    usage = {"input_tokens": 3, "cache_read_input_tokens": 90, "output_tokens": 7}
-    block = {"type": "tool_use", "id": "a", "name": "Read", "input": {"path": "f"}}
-    head = {"sessionId": "s", "timestamp": "2026-01-01T00:00:00Z", "uuid": "u", "isSidechain": False}
-    return [
-        {**head, "type": "user", "message": {"role": "user", "content": "hi"}},
-        {
-            **head,
-            "type": "assistant",
-            "message": {"id": "m", "model": "x", "stop_reason": "tool_use", "usage": usage, "content": [block]},
-        },
-        {**head, "type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "a"}]}},
-    ]
-
-
-def _otlp():
-    def span(key, operation, start, end, **more):
-        pairs = {"gen_ai.operation.name": operation, **more}
-        values = [
-            {"key": k, "value": {"stringValue": v} if isinstance(v, str) else {"intValue": v}} for k, v in pairs.items()
-        ]
-        found = {
-            "traceId": "t",
-            "spanId": key,
-            "startTimeUnixNano": start,
-            "endTimeUnixNano": end,
-            "attributes": values,
-        }
-        return {**found, "status": {"code": 1}, "events": []}
-
-    parts = [{"type": "tool_call", "id": "k", "name": "get_x", "arguments": {"a": 1}}]
-    messages = json.dumps([{"role": "assistant", "parts": parts}])
-    chat = span("c", "chat", "1000", "2000", **{"gen_ai.usage.input_tokens": "10", "gen_ai.output.messages": messages})
-    tool = span("e", "execute_tool", "2000", "3000", **{"gen_ai.tool.name": "get_x", "gen_ai.tool.call.id": "k"})
-    return {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [{"spans": [chat, tool]}]}]}
-
-
 def _neutral():
     tool = {"name": "t", "effect": "read", "latency_s": 0.1}
     step = {"index": 0, "effect": "read", "prompt_tokens": 10, "output_tokens": 3, "visible_tokens": 3, "tools": [tool]}
@@ -83,17 +23,13 @@ def _neutral():
     return {**head, "trajectories": [{"id": "a", "source_format": "x", "missing": [], "steps": [step]}]}
 
 
-MAKERS = {"tau2": _tau2, "claude_code": _claude_code, "otlp": _otlp, "neutral": _neutral}
+DATA = Path(__file__).parent / "data"
+SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "traces"
+OURS = sorted(p.name for p in DATA.iterdir() if p.suffix != ".md")
 
-WEIRD = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.sampled_from(
-        [0, -1, 10**30, 1.5, math.inf, math.nan, "", "x", "-5", "\ud800", "\x1b[31m", [], {}, [[]], {"": 0}]
-    ),
-    st.integers(),
-    st.text(max_size=4),
-)
+WEIRD = (None, True, False, 0, -1, 10**30, 10**400, 1.5, 1e308, -1e308, math.inf, math.nan, "", "x", "-5", "9" * 40,
+         "\ud800", "\x1b[31m", "a" * 5000, "2026-01-01T00:00:00", "2026-01-01T00:00:00+02:00", "0001-01-01", [], {},
+         [[]], {"": 0}, [None], [{}], {"a": {"b": [1]}}, "{", "[]", '{"role": "assistant"}')  # fmt: skip
 
 
 def places(value, path=()):
@@ -135,40 +71,87 @@ def survive(path, **options):
         assert all((s.observation_tokens or 0) >= 0 and (s.visible_tokens or 0) >= 0 for s in trajectory.steps)
 
 
-@pytest.mark.parametrize("name", MAKERS)
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_mutated_documents(name, data, tmp_path):
-    document = MAKERS[name]()
-    for _ in range(data.draw(st.integers(1, 2))):
-        path = data.draw(st.sampled_from(list(places(document))))
-        document = changed(document, path, data.draw(WEIRD), drop=data.draw(st.booleans()))
-    lines = name == "claude_code" and isinstance(document, list)
-    file = tmp_path / ("w.jsonl" if lines else "w.json")
-    text = "\n".join(json.dumps(d) for d in document) if lines else json.dumps(document)
-    file.write_text(text, encoding="utf-8")
-    survive(file)
-    survive(file, format=name)
+def documents(path):
+    """What a file holds, as one value that can be mutated; None for files that are no JSON."""
+    if path.suffix == ".csv":
+        return None
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in text.splitlines()]
+    return json.loads(text)
 
 
-@pytest.mark.parametrize("name", MAKERS)
+def written(document, path):
+    lines = path.suffix == ".jsonl" and isinstance(document, list)
+    path.write_text("\n".join(json.dumps(d) for d in document) if lines else json.dumps(document), encoding="utf-8")
+
+
+def mutated(rng, document, path):
+    """One or two values of a document replaced or dropped; now and then an entry doubled or moved."""
+    for _ in range(rng.randint(1, 2)):
+        at = rng.choice(list(places(document)))
+        document = changed(document, at, rng.choice(WEIRD), drop=rng.random() < 0.3)
+    if isinstance(document, list) and document and rng.random() < 0.2:
+        document.insert(rng.randrange(len(document) + 1), rng.choice(document))
+        rng.shuffle(document)
+    written(document, path)
+
+
+def broken(rng, raw, path):
+    """Bytes changed, or the file cut."""
+    found = bytearray(raw)
+    for _ in range(rng.randint(0, 4)):
+        found[rng.randrange(len(found))] = rng.randrange(256)
+    path.write_bytes(bytes(found[: rng.randint(1, len(found))] if rng.random() < 0.5 else found))
+
+
+def fuzz(files, rng, n, folder):
+    held = {file: documents(file) for file in files}
+    for i in range(n):
+        file = rng.choice(files)
+        path = folder / f"w{file.suffix}"
+        if held[file] is None or i % 5 == 0:
+            broken(rng, file.read_bytes(), path)
+        else:
+            mutated(rng, json.loads(json.dumps(held[file])), path)
+        survive(path)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_mutations_of_every_format(name, tmp_path):
+    fuzz([DATA / name], random.Random(name), 12, tmp_path)
+
+
+def test_mutations_of_the_neutral_format(tmp_path):
+    file = tmp_path / "neutral.json"
+    file.write_text(json.dumps(_neutral()))
+    (tmp_path / "out").mkdir()
+    fuzz([file], random.Random(1), 60, tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_ten_thousand_mutations_of_the_samples_stay_under_a_gigabyte(tmp_path):
+    """Our own files, and recorded ones up to 150 kB where they are at hand."""
+    import resource
+
+    files = [DATA / name for name in OURS]
+    if SHARED.is_dir():
+        files += sorted(
+            p for p in SHARED.rglob("*") if p.suffix in (".json", ".jsonl") and 0 < p.stat().st_size < 150_000
+            and "claude_code" not in p.parts
+        )  # fmt: skip
+        files += sorted((SHARED / "claude_code").rglob("task_00*.jsonl"))
+    fuzz(files, random.Random(2), 10_000, tmp_path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2**20
+
+
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_mutated_bytes(name, data, tmp_path):
-    document = MAKERS[name]()
-    text = "\n".join(json.dumps(d) for d in document) if isinstance(document, list) else json.dumps(document)
-    raw = bytearray(text.encode())
-    for _ in range(data.draw(st.integers(1, 4))):
-        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    file = tmp_path / "w.json"
-    file.write_bytes(bytes(raw[: data.draw(st.integers(1, len(raw)))]))
-    survive(file)
-
-
-@pytest.mark.parametrize("wanted", MAKERS)
-@pytest.mark.parametrize("name", MAKERS)
-def test_a_wrong_format_is_one_clear_error(name, wanted, tmp_path):
-    document = MAKERS[name]()
-    file = tmp_path / ("w.jsonl" if isinstance(document, list) else "w.json")
-    file.write_text("\n".join(json.dumps(d) for d in document) if isinstance(document, list) else json.dumps(document))
-    survive(file, format=wanted)
+@given(
+    raw=st.binary(max_size=60), suffix=st.sampled_from([".json", ".jsonl", ".csv", ".eval", ".parquet", ".gz", ".traj"])
+)
+def test_bytes_of_nothing_are_one_clear_error(raw, suffix, tmp_path):
+    path = tmp_path / f"w{suffix}"
+    path.write_bytes(raw)
+    with pytest.raises(InputError) as caught:
+        read_trace(path)
+    assert "\n" not in str(caught.value)
