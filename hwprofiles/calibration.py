@@ -2,11 +2,15 @@
 
 A file has `[factors."class:CLASS"]` for devices without rows of their own, `[factors."DEVICE"]`, and
 `[factors."DEVICE/DTYPE/LIBRARY"]` for another kernel library; in each `NAME = number` or `{ value, low, high }`.
-Other tables (provenance, covariance, bands, engine generations) are for whoever compares with measurements.
+`[engines."ENGINE"]` has the host times of an engine in the same form. `extends = "bundled"` puts the file on top of the
+bundled fit; without it the file stands alone. Other tables (provenance, server, covariance, bands, engine generations)
+are for whoever compares with measurements.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,8 @@ from hwprofiles.efficiency import FACTOR_NAMES, Efficiency, Factor, factor_range
 from hwprofiles.tables import Table, read_toml
 
 BUNDLED = Path(__file__).parent / "data" / "efficiency" / "fitted.toml"
+STALE_DAYS = 180
+"""Age from which a calibration is called stale: engines change what a step costs about twice a year."""
 
 
 def calibrated(assumed: Efficiency, device: str | None, path: Path | None = None) -> Efficiency:
@@ -49,15 +55,74 @@ def fitted_devices(path: Path | None = None) -> frozenset[str]:
     return frozenset(key for key in _factors(path or BUNDLED) if "/" not in key and not key.startswith("class:"))
 
 
+def measured_factors(path: Path) -> dict[str, dict[str, Factor]]:
+    """Every factor that a calibration file has, by device or class; errors as in `calibrated`."""
+    return _factors(path)
+
+
+def engine_factors(engine: str, names: Sequence[str], path: Path) -> dict[str, Factor]:
+    """The host times of an engine under a calibration; empty where the file has none of that engine.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Every factor that an engine may have.
+
+    Raises
+    ------
+    ProfileError
+        The file cannot be read, or has a factor that is not among `names` or out of range.
+    """
+    document, file = read_toml(path, "calibration file")
+    engines = document.get("engines", {})
+    top = Table(document, file, "", document)
+    if not isinstance(engines, dict):
+        raise top.wrong("engines", "a table of engines")
+    if engine not in engines:
+        return {}
+    table = top.table("engines", engines).table(engine, (*names, "source"))
+    source = _source(document)
+    return {name: _factor(table, name, source) for name in table.data if name != "source"}
+
+
+def notes(path: Path, today: date, engine_version: str | None = None) -> list[str]:
+    """What to tell somebody who uses a calibration file: that it is old, or of another engine version.
+
+    Parameters
+    ----------
+    engine_version : str or None
+        Of the server at hand; None: unknown.
+    """
+    document, file = read_toml(path, "calibration file")
+    found = []
+    stated = document.get("provenance")
+    text = stated.get("date") if isinstance(stated, dict) else None
+    try:
+        age = (today - date.fromisoformat(str(text))).days if text is not None else 0
+    except ValueError:
+        return [f"{file}: provenance.date is no date of the form YYYY-MM-DD, so nobody can say how old it is"]
+    if age > STALE_DAYS:
+        found.append(f"{file} was measured {age} days ago; engines change, so measure again")
+    server = document.get("server")
+    version = server.get("engine_version") if isinstance(server, dict) else None
+    if version and engine_version and version != engine_version:
+        found.append(f"{file} was measured on engine version {version}, the server at hand is {engine_version}")
+    return found
+
+
 @cache
 def _factors(path: Path) -> dict[str, dict[str, Factor]]:
     document, file = read_toml(path, "calibration file")
     top = Table(document, file, "", document)
+    below: dict[str, dict[str, Factor]] = {}
+    if "extends" in document:
+        top.choice("extends", ("bundled",))
+        below = dict(_factors(BUNDLED)) if path != BUNDLED else {}
     sections = top.table("factors", document["factors"]) if isinstance(document.get("factors"), dict) else None
     if sections is None:
         raise top.wrong("factors", "a table of devices")
     source = _source(document)
-    found = {}
+    found = below
     for key in sections.data:
         table = sections.table(key, (*FACTOR_NAMES, "source"))
         found[key] = {name: _factor(table, name, source) for name in table.data if name != "source"}

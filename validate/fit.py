@@ -53,12 +53,8 @@ def load(folder: str | Path) -> Prepared:
 
 
 def usable(prepared: Prepared) -> Mask:
-    """Rows that are fitted: no host time in them, and no warm prefix whose KV read weighs."""
-    keep = np.zeros(len(prepared.rows), dtype=bool)
-    for i, subject in enumerate(prepared.subjects):
-        if subject is not None and subject.generation in SOURCES:
-            keep[i] = subject.kind != "warm" or prepared.kv_share[i] < MAX_KV_SHARE
-    return keep
+    """Rows that are fitted: those without host time in them."""
+    return marked(prepared, lambda s: s.generation in SOURCES)
 
 
 def marked(prepared: Prepared, wanted: Callable[[Subject], bool]) -> Mask:
@@ -127,6 +123,7 @@ def say(title: str, lines: Sequence[str]) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Fit from the command line."""
     from validate import fit_bands, fit_file
+    from validate.fit_left_out import left_out
 
     parser = argparse.ArgumentParser(prog="python -m validate.fit", description=__doc__)
     parser.add_argument("folder", type=Path)
@@ -138,7 +135,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         found = fit(prepared)
         everything = np.ones(len(prepared.rows), dtype=bool)
         say("All rows, in sample, percent:", table(prepared, found.errors, everything))
-        bands = fit_bands.left_out(prepared, found) if given.bands else fit_file.kept_bands(given.output)
+        bands = fit_file.kept_bands(given.output)
+        if given.bands:
+            bands = fit_bands.widths(prepared, found, left_out(prepared, found))
         given.output.write_text(fit_file.text(prepared, found, bands), encoding="utf-8")
     except InputError as error:
         sys.stderr.write(f"error: {error}\n")

@@ -12,9 +12,15 @@ from validate.fit_layout import Parameter, amount, exponent, share
 SOURCES = frozenset({"silicon-database", "micro-benchmark", "vidur"})
 """Generations without host time: device factors come from these alone."""
 STEPS = "silicon-database"
-QUIRKS = {"qk_prefill_s": STEPS, "qk_decode_s": STEPS, "cache_speed": "micro-benchmark"}
+QUIRKS = {
+    "qk_prefill_s": STEPS,
+    "qk_decode_s": STEPS,
+    "prefix_read_share": STEPS,
+    "cache_speed": "micro-benchmark",
+}
 MAX_KV_SHARE = 0.05
-"""Warm-prefix rows that read more KV than this share of their time are quirks of their source, and not fitted."""
+"""Warm-prefix rows that read more KV than this share of their time show a quirk of their source: they are reported
+apart, and what they say of the prefix read stays with the source."""
 
 _PRODUCT = ("gemm_compute", "gemm_memory", "roof_exponent", "gemm_s")
 _SHAPE = ("gemm_fill_k", "gemm_fill_n", "gemm_narrow_n")
@@ -53,6 +59,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     share("expert_correlation", 0.6, device_sd=0.1),
     amount("qk_prefill_s", 28e-6, device_sd=0.1),
     amount("qk_decode_s", 1.5e-6, device_sd=0.2),
+    amount("prefix_read_share", 0.05),
     amount("cache_speed", 1.5, device_sd=0.5),
 )
 
@@ -73,6 +80,7 @@ def felt(subject: Subject) -> frozenset[str]:
     decode = subject.kind == "decode"
     names = [*_SHAPE, *_PRODUCT, *_ATTENTION, *_ELEMENTWISE, *(_DECODE if decode else _PREFILL)]
     names.append("qk_decode_s" if decode else "qk_prefill_s")
+    names += ("prefix_read_share",) if subject.kind == "warm" else ()
     names += _PRODUCT_8BIT if low else ()
     names += _COLLECTIVE if subject.n_devices > 1 else ()
     names += _EXPERTS if subject.family == "moe" else ()

@@ -59,7 +59,7 @@ def text(prepared: Prepared, found: base.Fit, bands: Bands) -> str:
             lines += _factors(device, found, chip, "vllm", misfit)
     lines += _generations(found, measured)
     for kind, widths in bands.items():
-        lines += [f"[bands.{kind}]", *(f"{name} = {width:.4f}" for name, width in widths.items()), ""]
+        lines += [f"[bands.{kind}]", *(f'"{name}" = {width:.4f}' for name, width in widths.items()), ""]
     return "\n".join(lines + _covariance(found, sorted(measured)))
 
 

@@ -170,7 +170,8 @@ def test_a_wrong_calibration_is_named(tmp_path, text, message):
 def test_the_page_is_what_the_result_file_says():
     results = json.loads((RESULTS / "results.json").read_text(encoding="utf-8"))
     plots = {table: f"accuracy/{table}.svg" for table in results["parity"]}
-    assert page.page(results, plots) == (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    targets = json.loads((RESULTS / "targets.json").read_text(encoding="utf-8"))
+    assert page.page(results, plots, targets) == (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
     for table, cells in results["parity"].items():
         assert drawing(table, cells) == (RESULTS / f"{table}.svg").read_text(encoding="utf-8")
 

@@ -1,9 +1,11 @@
 """Half widths of the 90 % bands, on a log scale, by kind of row, dtype and what is known of the device.
 
 `data/bands.toml`, and on top of it the `[bands]` of the device fit and of `data/fitted*.toml`: per kind a `default`,
-widths by dtype (`bf16`, `fp8`), and what makes a row harder, in quadrature: `tp8`, `moe`, `unseen_device`. Widths are
-90 % quantiles of |log(predicted / measured)| over rows left out of a fit. A kind is looked up as `KIND/GENERATION`,
-then as `KIND/edge` (devices outside the data centre) or `KIND/measured` (whole steps with host time), then as `KIND`.
+widths by dtype (`bf16`, `fp8`), and what makes a row harder, in quadrature: `tp8`, `moe`, `unseen_device`,
+`DTYPE/DEVICE`. Widths are 90 % quantiles of |log(predicted / measured)| over rows left out of a fit. A kind is looked
+up as `KIND/GENERATION/DEVICE`, `KIND/GENERATION`, `KIND/CLASS` (a device class outside the data centre, or any that
+runs llama.cpp; with `, several` for several devices), `KIND/edge` (outside the data centre) or `KIND/measured` (whole
+steps with host time), and `KIND`.
 """
 
 from __future__ import annotations
@@ -42,6 +44,13 @@ def group(subject: Subject) -> str:
     return "" if subject.generation in _NO_HOST else "measured"
 
 
+def place(subject: Subject) -> str:
+    """Device class of a step outside the data centre or of llama.cpp, `, several` on several devices; else empty."""
+    if group(subject) != "edge" and subject.library != "llama.cpp":
+        return ""
+    return subject.device.device_class + (", several" if subject.n_devices > 1 else "")
+
+
 def half_width(subject: Subject, known_device: bool) -> float:
     """Half log width of the 90 % band of one row.
 
@@ -51,12 +60,13 @@ def half_width(subject: Subject, known_device: bool) -> float:
         Whether the device has fitted factors of its own.
     """
     tables = bundled_bands()
-    for name in (f"{subject.kind}/{subject.generation}", f"{subject.kind}/{group(subject)}", subject.kind):
-        if name in tables:
-            table = tables[name]
-            break
+    kinds = (subject.kind, subject.kind.removesuffix("_tail"))
+    engine = subject.generation
+    places = (f"{engine}/{subject.device.name}", engine, place(subject), group(subject))
+    names = (f"{kind}/{where}" if where else kind for kind in kinds for where in (*(p for p in places if p), ""))
+    table = next(tables[name] for name in names if name in tables)
     own = table.get(subject.dtype, table.get("default", 0.3))
-    square = own**2
+    square = own**2 + table.get(f"{subject.dtype}/{subject.device.name}", 0.0) ** 2
     if subject.n_devices >= 8:
         square += table.get("tp8", 0.0) ** 2
     if subject.family == "moe":

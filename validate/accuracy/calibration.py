@@ -48,6 +48,10 @@ def read(path: str | Path) -> tuple[FactorTable, FactorTable]:
         An unknown device or factor; the message has the nearest name.
     """
     factors, own = _read(Path(path))
+    document, _ = read_toml(Path(path), "calibration file")
+    if document.get("extends") == "bundled":
+        below, _ = bundled()
+        factors = {**{key: dict(table) for key, table in below.items()}, **factors}
     generations = {key: dict(table) for key, table in bundled_generations().items()}
     for key, table in own.items():
         generations.setdefault(key, {}).update(table)

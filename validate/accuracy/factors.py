@@ -37,6 +37,7 @@ HOST: Mapping[str, float] = {
     "row_split_token_s": 0.0,
     "row_split_layer_s": 0.0,
     "burst_share": 0.0,
+    "admit_steps": 0.5,
     "cached_share": 0.0,
     "compute_scale": 1.0,
     "memory_scale": 1.0,
@@ -45,18 +46,22 @@ HOST: Mapping[str, float] = {
     "qk_prefill_s": 0.0,
     "qk_decode_s": 0.0,
     "cache_speed": 1.0,
+    "prefix_read_share": 1.0,
 }
 """Host times of a generation: t = max(device, layer_floor_s layers) + host_step_s + host_tp_s log2(n) + host_seq_s b;
 a prefill takes `prefill_s` more, a request `request_s` once. Layer split over n devices: prefill / n^pipeline_gain; row
-split: `row_split_token_s` (n - 1)^0.7 per token and layer in prefill, `row_split_layer_s` (n - 1)^0.5 per layer, step.
-`burst_share`: share of a closed loop's requests that come all at once and wait for each other's prefill;
+split: `row_split_token_s` (n - 1)^0.7 hidden / 4096 per token and layer in prefill, `row_split_layer_s` (n - 1)^0.5 per
+layer and step.
+`burst_share`: share of a closed loop's requests that come all at once and wait for each other's prefill; `admit_steps`:
+decode steps that a request waits before a busy engine looks at it;
 `cached_share`: share of a prompt of several turns that an open loop finds in the prefix cache.
 
 `*_scale` multiply the device's shares of peak, bandwidth and link, and its fixed times: what an engine's kernels reach
 of what the device's best ones do.
 
 Quirks of one source, kept with its generation: seconds a layer that normalises its queries and keys is priced in
-prefill and decode (`qk_*_s`); bandwidth of single operators that fit into the device's cache (`cache_speed`)."""
+prefill and decode (`qk_*_s`); bandwidth of single operators that fit into the device's cache (`cache_speed`); how much
+of a cached prefix's keys and values a prefill on top of it is charged for reading (`prefix_read_share`)."""
 
 
 @cache

@@ -2,9 +2,9 @@
 
     log e = common(class) + storage(class, dtype, library) + device(device) + own(device, dtype, library)
 
-for e_m (memory) and e_c (compute), and one scale of the fixed times by class and library. Every effect has a normal
-prior around zero, so that a device without rows is the same fit with its effects at zero. Least squares on
-log(predicted / measured) with a soft-L1 loss; rows that `odd` marks are left out.
+for e_m (memory) and e_c (compute), and by class and library one scale of the fixed times and one of what a gated-delta
+scan reaches. Every effect has a normal prior around zero: a device without rows is the same fit with its effects at
+zero. Least squares on log(predicted / measured) with a soft-L1 loss; rows that `odd` marks are left out.
 
 Command: `python -m validate.accuracy.fit_edge TABLE.csv... -o FILE.toml`
 """
@@ -22,6 +22,7 @@ import numpy as np
 
 from hwprofiles.load import efficiency
 from validate.accuracy.factors import FactorTable, bundled_generations
+from validate.accuracy.fit_covariance import covariance_lines, curvature
 from validate.accuracy.kinds import Subject
 from validate.accuracy.predict import prepare
 from validate.accuracy.score import odd_share
@@ -31,7 +32,8 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 CLASSES = ("workstation", "edge_soc", "npu", "cpu")
 _SPREAD = {"common": 0.5, "storage": 0.4, "device": 0.3, "own": 0.2}
-"""Prior standard deviations of the effects on log e; the fixed times' scale has that of `common`, three times wider."""
+"""Prior standard deviations of the effects on log e; the scales have that of `common`, three times wider."""
+_SCALES = ("fixed", "linear")
 _ROW_SD = 0.12
 _MOST = {"memory": 0.97, "compute": 1.3}
 """Upper ends: of bandwidth, and of a peak stated with 32-bit accumulation where 16-bit accumulation runs faster."""
@@ -63,7 +65,7 @@ def layout(subjects: Sequence[Subject]) -> Layout:
         if key in keys:
             continue
         group, device, dtype, library = key
-        keys[key] = {"fixed": [index.setdefault(("fixed", "common", group, library), len(index))]}
+        keys[key] = {name: [index.setdefault((name, "common", group, library), len(index))] for name in _SCALES}
         for what in ("memory", "compute"):
             effects = [
                 (what, "common", group),
@@ -72,7 +74,7 @@ def layout(subjects: Sequence[Subject]) -> Layout:
                 (what, "own", device, dtype, library),
             ]
             keys[key][what] = [index.setdefault(effect, len(index)) for effect in effects]
-    spreads = np.array([_SPREAD[name[1]] * (3.0 if name[0] == "fixed" else 1.0) for name in index])
+    spreads = np.array([_SPREAD[name[1]] * (3.0 if name[0] in _SCALES else 1.0) for name in index])
     return Layout(tuple(index), spreads, keys)
 
 
@@ -107,12 +109,32 @@ def _factors(group: str, log: Mapping[str, Any]) -> dict[str, Any]:
         "gemm_compute_8bit": np.minimum(first["gemm_compute_8bit"] * share, _MOST["compute"]),
         "expert_compute": np.minimum(first["expert_compute"] * share, _MOST["compute"]),
         "attention_prefill_compute": np.minimum(first["attention_prefill_compute"] * share, 1.0),
+        "linear_attention_compute": np.minimum(first["linear_attention_compute"] * share * np.exp(log["linear"]), 1.0),
         **{name: first[name] * fixed for name in _FIXED},
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A solved fit: its parameters, their values and covariance (n, n), and the number of rows behind them."""
+
+    layout: Layout
+    x: Array
+    covariance: Array
+    n_rows: int
+
+    def factors(self) -> dict[str, dict[str, float]]:
+        """Factors by `DEVICE/DTYPE/LIBRARY` and `class:CLASS/DTYPE/LIBRARY`."""
+        return {key: {k: float(v) for k, v in factors.items()} for key, factors in table(self.layout, self.x).items()}
+
+
 def fit(rows: Sequence[Row], generations: FactorTable | None = None) -> dict[str, dict[str, float]]:
-    """Factors by `DEVICE/DTYPE/LIBRARY` and `class:CLASS/DTYPE/LIBRARY`.
+    """`solve`, and of it the factors."""
+    return solve(rows, generations).factors()
+
+
+def solve(rows: Sequence[Row], generations: FactorTable | None = None) -> Fitted:
+    """Fit all effects to some rows.
 
     Parameters
     ----------
@@ -136,21 +158,26 @@ def fit(rows: Sequence[Row], generations: FactorTable | None = None) -> dict[str
 
     def jacobian(x: Array) -> Array:
         step = 1e-4
-        moved = np.log(prepared.values(table(plan, x + step * np.eye(len(x))), host))
-        slope = (moved - np.log(prepared.values(table(plan, x), host))) / (step * _ROW_SD)
+        moved = np.log(prepared.values(table(plan, np.vstack([x, x + step * np.eye(len(x))])), host))
+        slope = (moved[1:] - moved[0]) / (step * _ROW_SD)
         return np.vstack([np.nan_to_num(slope).T, np.diag(1.0 / plan.spreads)])
 
     found = least_squares(residuals, np.zeros(len(plan.names)), jac=jacobian, loss="soft_l1", max_nfev=30)
-    return {key: {k: float(v) for k, v in factors.items()} for key, factors in table(plan, found.x).items()}
+    return Fitted(plan, found.x, curvature(residuals(found.x), jacobian(found.x)), len(kept))
 
 
-def written(factors: Mapping[str, Mapping[str, float]], source: str) -> str:
-    """The factors as a calibration file."""
-    lines = [f"# {source}", f'[provenance]\nsource = "{source}"', ""]
-    for key in sorted(factors):
+def written(found: Fitted, source: str) -> str:
+    """The fit as a calibration file: factors, and the covariance of the logarithms they are made of, by deployment."""
+    lines = [f"# {source}", f'[provenance]\nsource = "{source}"\nn = {found.n_rows}', ""]
+    for key, factors in sorted(found.factors().items()):
         lines.append(f'[factors."{key}"]')
-        lines += [f"{name} = {value:.4g}" for name, value in factors[key].items()]
+        lines += [f"{name} = {value:.4g}" for name, value in factors.items()]
         lines.append("")
+    for (_, *where), parts in sorted(found.layout.keys.items()):
+        pick = np.zeros((len(parts), len(found.x)))
+        for row, places in enumerate(parts.values()):
+            pick[row, places] = 1.0
+        lines += covariance_lines("/".join(where), list(parts), pick @ found.covariance @ pick.T)
     return "\n".join(lines)
 
 
@@ -160,11 +187,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("tables", nargs="+", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     given = parser.parse_args(argv)
-    factors = fit(load_rows(given.tables))
+    found = solve(load_rows(given.tables))
     names = ", ".join(sorted(path.name for path in given.tables))
-    text = written(factors, f"python -m validate.accuracy.fit_edge on {names}")
+    text = written(found, f"python -m validate.accuracy.fit_edge on {names}")
     given.output.write_text(text, encoding="utf-8")
-    sys.stderr.write(f"{len(factors)} sets of factors to {given.output}\n")
+    sys.stderr.write(f"{len(found.factors())} sets of factors to {given.output}\n")
 
 
 if __name__ == "__main__":

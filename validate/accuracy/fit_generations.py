@@ -18,12 +18,12 @@ import numpy as np
 
 from validate.accuracy import calibration
 from validate.accuracy.factors import FactorTable
+from validate.accuracy.fit_covariance import covariance_lines
+from validate.accuracy.fit_logs import Array, Found, Solved, solve, start, write
 from validate.accuracy.kinds import Subject
 from validate.accuracy.predict import Prepared, prepare
 from validate.accuracy.score import odd_share
 from validate.accuracy.tables import Row, load_rows
-
-Array = np.ndarray[Any, np.dtype[np.float64]]
 
 FIRST: Mapping[str, tuple[float, float, float, float]] = {
     "host_step_s": (1e-3, 0.02e-3, 50e-3, 1.5),
@@ -52,8 +52,13 @@ def taken(row: Row, subject: Subject | None, floor_share: float) -> bool:
     return not subject.generation.startswith("llama.cpp") and not odd_share(row, floor_share)
 
 
-def fit(rows: Sequence[Row], factors: FactorTable, generations: FactorTable) -> dict[str, dict[str, float]]:
-    """Factors by `GENERATION/DEVICE`.
+def fit(rows: Sequence[Row], factors: FactorTable, generations: FactorTable) -> Found:
+    """`fitted`, and of it the factors."""
+    return {key: one.factors for key, one in fitted(rows, factors, generations).items()}
+
+
+def fitted(rows: Sequence[Row], factors: FactorTable, generations: FactorTable) -> dict[str, Solved]:
+    """Fit every `GENERATION/DEVICE` among some rows.
 
     Parameters
     ----------
@@ -73,54 +78,33 @@ def fit(rows: Sequence[Row], factors: FactorTable, generations: FactorTable) -> 
     }
 
 
-def _fit_one(key: str, prepared: Prepared, factors: FactorTable, generations: FactorTable) -> dict[str, float]:
-    from scipy.optimize import least_squares
-
+def _fit_one(key: str, prepared: Prepared, factors: FactorTable, generations: FactorTable) -> Solved:
     name, device = key.split("/")
-    names = list(FIRST)
-    start, low, high, spread = (np.array([FIRST[name][j] for name in names]) for j in range(4))
-    if device not in {known.partition("/")[0] for known in factors}:
-        spread[names.index("memory_scale")] = _LOOSE_MEMORY_SPREAD
-    start, low, high = np.log(start), np.log(low), np.log(high)
-    measured = np.log([row.value for row in prepared.rows])
+    known = device in {own.partition("/")[0] for own in factors}
+    loose = {} if known else {"memory_scale": (*FIRST["memory_scale"][:3], _LOOSE_MEMORY_SPREAD)}
+    begin = start({**FIRST, **loose})
+    measured = np.array([row.value for row in prepared.rows])
     rest = {other: table for other, table in generations.items() if other.partition("/")[0] != name}
 
-    def logs(x: Array) -> Array:
-        value = np.exp(x)
-        own = {n: value[:, j, None] if x.ndim == 2 else float(value[j]) for j, n in enumerate(names)}
-        found: Array = np.log(prepared.values(factors, {**rest, key: own}))
-        return found
+    def values(own: Mapping[str, Any]) -> Array:
+        return prepared.values(factors, {**rest, key: own})
 
-    def residuals(x: Array) -> Array:
-        return np.concatenate([np.nan_to_num(logs(x) - measured) / _ROW_SD, (x - start) / spread])
-
-    def jacobian(x: Array) -> Array:
-        step = 1e-4
-        moved = logs(np.vstack([x, x + step * np.eye(len(x))]))
-        return np.vstack([np.nan_to_num((moved[1:] - moved[0]) / (step * _ROW_SD)).T, np.diag(1.0 / spread)])
-
-    tried = []
-    for floor_s in _FLOORS_S:  # below every device step a floor has no slope, so it is tried from above too
-        begin = start.copy()
-        begin[names.index("layer_floor_s")] = np.log(floor_s)
-        tried.append(least_squares(residuals, begin, jac=jacobian, bounds=(low, high), loss="soft_l1", max_nfev=60))
-    best = min(tried, key=lambda result: float(result.cost))
-    return dict(zip(names, np.exp(best.x).tolist(), strict=True))
+    # below every device step a floor has no slope, so it is tried from above too
+    tried = [solve(values, measured, begin, _ROW_SD, 60, {"layer_floor_s": floor_s}) for floor_s in _FLOORS_S]
+    return min(tried, key=lambda result: result.cost)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Fit from the command line."""
+    """Fit from the command line, and write factors with the covariance of their logarithms."""
     parser = argparse.ArgumentParser(prog="python -m validate.accuracy.fit_generations", description=__doc__)
     parser.add_argument("tables", nargs="+", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     given = parser.parse_args(argv)
-    found = fit(load_rows(given.tables), *calibration.bundled())
-    source = "python -m validate.accuracy.fit_generations on " + ", ".join(sorted(path.name for path in given.tables))
-    lines = [f"# {source}", f'[provenance]\nsource = "{source}"', ""]
-    for key in sorted(found):
-        lines.append(f'[generations."{key}"]')
-        lines += [f"{name} = {value:.4g}" for name, value in found[key].items()] + [""]
-    given.output.write_text("\n".join(lines), encoding="utf-8")
+    found = fitted(load_rows(given.tables), *calibration.bundled())
+    factors = {key: one.factors for key, one in found.items()}
+    write(given.output, "validate.accuracy.fit_generations", given.tables, "generations", factors)
+    lines = [line for key in sorted(found) for line in covariance_lines(key, list(factors[key]), found[key].covariance)]
+    given.output.write_text("\n".join([given.output.read_text(encoding="utf-8"), *lines]), encoding="utf-8")
 
 
 if __name__ == "__main__":

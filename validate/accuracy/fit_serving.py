@@ -1,110 +1,119 @@
-"""Fits what engine generations of serving tables add to the device: request time, bursts, host time per step.
+"""Fits what engine generations of serving tables add to the device: host and request time, their own kernels.
 
-Per generation, on log(predicted / measured) of mean time per output token (concurrency of at most 16, or a rate) and of
-mean time to first token, with the device factors of the bundled fit held: least squares, soft-L1 loss, every factor
-bounded and pulled weakly (a factor of e is one standard deviation) to its first value.
+On log(predicted / measured) of means and medians, with the device factors of the bundled fit held. First all closed
+loops together, around the first values; then each generation by itself, closely around what all have in common, so that
+a generation which has not served experts, or 8 bits, takes them from the others.
 
-Command: `python -m validate.accuracy.fit_serving TABLE.csv... -o FILE.toml`
+Command: `python -m validate.accuracy.fit_serving TABLE.csv... -o FILE.toml` (some minutes)
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from validate.accuracy import calibration
 from validate.accuracy.factors import HOST, FactorTable
-from validate.accuracy.kinds import SERVING
-from validate.accuracy.predict import prepare
-from validate.accuracy.tables import Row, load_rows
+from validate.accuracy.fit_logs import Array, Found, Start, main, solve, start
+from validate.accuracy.kinds import Subject
+from validate.accuracy.predict import Prepared, prepare
+from validate.accuracy.serving_load import Load, load_of
+from validate.accuracy.tables import Row
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
-
-FIRST: Mapping[str, tuple[float, float, float]] = {
-    "host_step_s": (0.5e-3, 0.05e-3, 4e-3),
-    "host_seq_s": (0.01e-3, 0.001e-3, 0.1e-3),
-    "request_s": (10e-3, 0.5e-3, 0.3),
-    "burst_share": (0.1, 0.01, 1.0),
-    "cached_share": (0.5, 0.01, 0.99),
-    "gemm_8bit_s": (5e-6, 0.5e-6, 15e-6),
-    "gemm_memory_8bit": (0.8, 0.5, 0.95),
-    "expert_s": (20e-6, 2e-6, 60e-6),
-    "expert_memory": (0.8, 0.4, 0.95),
+FIRST: Mapping[str, tuple[float, float, float, float]] = {
+    "host_step_s": (0.5e-3, 0.05e-3, 4e-3, 1.0),
+    "host_seq_s": (0.01e-3, 0.001e-3, 0.1e-3, 1.0),
+    "request_s": (20e-3, 0.5e-3, 0.3, 1.0),
+    "gemm_8bit_s": (5e-6, 0.5e-6, 15e-6, 1.0),
+    "gemm_memory_8bit": (0.8, 0.4, 0.98, 0.5),
+    "expert_s": (20e-6, 2e-6, 100e-6, 1.0),
+    "expert_memory": (0.7, 0.2, 0.95, 0.5),
 }
-"""First value, least and most of each fitted factor.
+"""Prior value, least, most of each fitted factor, and the spread of its logarithm.
 
 The 8-bit and expert factors are the engine's own kernels: those of the operator tables are slower at small batches than
 what is served.
 """
-_LIGHT = 16
-_ROW_SD = 0.25
+CLOSED: Mapping[str, tuple[float, float, float, float]] = {
+    "burst_share": (0.1, 0.01, 1.0, 1.0),
+    "admit_steps": (0.7, 0.3, 20.0, 1.0),
+}
+OPEN: Mapping[str, tuple[float, float, float, float]] = {"cached_share": (0.5, 0.01, 0.99, 1.0)}
+"""What only a closed or an open loop shows."""
+
+KINDS = ("tpot", "ttft", "e2e")
+_ROW_SD = 0.2
+_OWN = 0.3
+"""Spread of a generation around what all closed loops have in common, as a part of the first spread."""
+_FAR = 1.0
+"""The same of a generation that was served in open loops only."""
+_STEPS, _SIMULATED_STEPS = 12, 15
+_SLOPE, _SIMULATED_SLOPE = 1e-4, 0.03
+"""Steps of the solver and of its slopes, for closed forms and for simulations."""
 
 
-def fit(rows: Sequence[Row], factors: FactorTable, generations: FactorTable) -> dict[str, dict[str, float]]:
+def taken(row: Row, subject: Subject | None) -> Load | None:
+    """The load of a row that takes part: a mean or median of a long run, at a load that the row itself states."""
+    if subject is None or subject.kind not in KINDS or not (row.batch or "rate_req_s" in row.note):
+        return None
+    load = load_of(row, subject.library)
+    return None if isinstance(load, str) or load.n_requests else load
+
+
+def fit(rows: Sequence[Row], factors: FactorTable, generations: FactorTable) -> Found:
     """Host factors by generation.
 
     Parameters
     ----------
     rows : sequence of Row
-        Rows of any kind; time per output token under a concurrency above 16 is left out.
+        Rows of any kind.
     factors, generations : mappings
         Held: device factors, and what else the generations state.
     """
-    from scipy.optimize import least_squares
-
-    all_prepared = prepare(rows)
-    by_generation: dict[str, list[int]] = {}
-    for i, subject in enumerate(all_prepared.subjects):
-        if subject is None or subject.kind not in SERVING or subject.kind == "e2e":
-            continue
-        if subject.kind == "tpot" and (rows[i].batch or 0) > _LIGHT:
-            continue
-        by_generation.setdefault(subject.generation, []).append(i)
-    names = list(FIRST)
-    first, low, high = (np.log([FIRST[name][j] for name in names]) for j in range(3))
-    found = {}
-    for generation, places in by_generation.items():
-        prepared = prepare([rows[i] for i in places])
-        measured = np.log([row.value for row in prepared.rows])
-        own = {key: table for key, table in generations.items() if key.split("/")[0] != generation}
-
-        def host(x: Array, name: str = generation, rest: FactorTable = own) -> FactorTable:
-            values = np.exp(x)
-            table = {n: (values[..., j, None] if x.ndim == 2 else float(values[j])) for j, n in enumerate(names)}
-            return {**rest, name: {**HOST, **table}}
-
-        def residuals(x: Array, p: Any = prepared, y: Array = measured, host: Any = host) -> Array:
-            errors = (np.log(p.values(factors, host(x))) - y) / _ROW_SD
-            return np.concatenate([np.nan_to_num(errors), x - first])
-
-        def jacobian(x: Array, p: Any = prepared, host: Any = host) -> Array:
-            step = 1e-4
-            moved = np.log(p.values(factors, host(np.vstack([x, x + step * np.eye(len(x))]))))
-            return np.vstack([np.nan_to_num((moved[1:] - moved[0]) / (step * _ROW_SD)).T, np.eye(len(x))])
-
-        best = least_squares(residuals, first, jac=jacobian, bounds=(low, high), loss="soft_l1", max_nfev=25)
-        found[generation] = dict(zip(names, np.exp(best.x).tolist(), strict=True))
+    closed: dict[str, list[Row]] = {}
+    opened: dict[str, list[Row]] = {}
+    for row, subject in zip(rows, prepare(rows).subjects, strict=True):
+        load = taken(row, subject)
+        if load is not None and subject is not None:
+            (closed if load.clients else opened).setdefault(subject.generation, []).append(row)
+    found: Found = {}
+    common = {name: first for name, (first, *_) in FIRST.items()}
+    if closed:
+        everything = prepare([row for own in closed.values() for row in own])
+        first = start({**FIRST, **CLOSED})
+        all_closed = _solved(everything, first, list(closed), factors, generations)
+        for name, own in closed.items():
+            near = first.around(all_closed, _OWN)
+            found[name] = _solved(prepare(own), near, [name], factors, generations)
+        common = {name: all_closed[name] for name in FIRST}
+    for name, own in opened.items():
+        if name not in closed:
+            first = start({**FIRST, **OPEN})
+            near = first.around({**common, **{k: v[0] for k, v in OPEN.items()}}, _FAR)
+            found[name] = _solved(prepare(own), near, [name], factors, generations, simulated=True)
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Fit from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m validate.accuracy.fit_serving", description=__doc__)
-    parser.add_argument("tables", nargs="+", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    given = parser.parse_args(argv)
-    found = fit(load_rows(given.tables), *calibration.bundled())
-    source = "python -m validate.accuracy.fit_serving on " + ", ".join(sorted(path.name for path in given.tables))
-    lines = [f"# {source}", f'[provenance]\nsource = "{source}"', ""]
-    for generation in sorted(found):
-        lines.append(f'[generations."{generation}"]')
-        lines += [f"{name} = {value:.4g}" for name, value in found[generation].items()] + [""]
-    given.output.write_text("\n".join(lines), encoding="utf-8")
+def _solved(
+    prepared: Prepared,
+    begin: Start,
+    names: Sequence[str],
+    factors: FactorTable,
+    generations: FactorTable,
+    *,
+    simulated: bool = False,
+) -> dict[str, float]:
+    rest = {key: table for key, table in generations.items() if key.split("/")[0] not in names}
+    measured = np.array([row.value for row in prepared.rows])
+
+    def values(own: Mapping[str, object]) -> Array:
+        return prepared.values(factors, {**rest, **{name: {**HOST, **own} for name in names}})
+
+    n_steps, slope = (_SIMULATED_STEPS, _SIMULATED_SLOPE) if simulated else (_STEPS, _SLOPE)
+    # overloads make a simulation's cost jumpy, so it begins at the first values, where nothing piles up
+    at = {name: first for name, (first, *_) in FIRST.items()} if simulated else None
+    return solve(values, measured, begin, _ROW_SD, n_steps, at, slope).factors
 
 
 if __name__ == "__main__":
-    main()
+    main("validate.accuracy.fit_serving", __doc__, fit)

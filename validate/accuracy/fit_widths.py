@@ -1,24 +1,26 @@
-"""Widths of the bands of measured steps, batches and serving runs, from rows whose model was left out of the fits.
+"""Widths of the bands of measured steps and batches, from rows whose model was left out of the fits.
 
-The models of some tables are dealt into folds; for each fold the edge, generation and serving fits run without its
-models and predict them. Widths are the 90 % quantiles of |log(predicted / measured)|, by kind and group (`edge`,
-`measured`) or engine generation.
+The models of some tables are dealt into folds; for each fold the edge and generation fits run without its
+models and predict them. Widths are the 90 % quantiles of |log(predicted / measured)|, by kind and engine generation,
+place or group of the device (`validate.accuracy.bands`).
 
-Command: `python -m validate.accuracy.fit_widths TABLE.csv... -o FILE.toml` (some minutes)
+Command: `python -m validate.accuracy.fit_widths TABLE.csv... -o FILE.toml` (some minutes; kinds that no table has are
+kept from the file written over)
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from validate.accuracy import calibration, fit_edge, fit_generations, fit_serving
-from validate.accuracy.bands import group
+from validate.accuracy import calibration, fit_edge, fit_generations
+from validate.accuracy.bands import group, place
 from validate.accuracy.kinds import OPERATORS, SERVING
 from validate.accuracy.predict import prepare
 from validate.accuracy.score import odd_share
@@ -26,8 +28,10 @@ from validate.accuracy.tables import Row, load_rows
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 FOLDS = 3
-_FEWEST = 20
+_FEWEST = 10
 """Rows a width of its own needs."""
+_ELSEWHERE = OPERATORS | SERVING
+"""Kinds whose widths come from other fits."""
 
 
 def left_out_errors(rows: Sequence[Row]) -> Array:
@@ -47,7 +51,6 @@ def left_out_errors(rows: Sequence[Row]) -> Array:
         kept = {key: table for key, table in factors.items() if key not in edge}
         merged = {**kept, **edge}
         hosts = {**generations, **fit_generations.fit(seen, merged, generations)}
-        hosts = {**hosts, **fit_serving.fit(seen, merged, hosts)}
         out = np.flatnonzero(folds == fold)
         errors[out] = np.log(prepare([rows[int(i)] for i in out]).values(merged, hosts)) - measured[out]
         sys.stderr.write(f"fold {fold + 1} of {FOLDS}\n")
@@ -55,20 +58,31 @@ def left_out_errors(rows: Sequence[Row]) -> Array:
 
 
 def widths(rows: Sequence[Row], errors: Array) -> dict[str, dict[str, float]]:
-    """Half widths by `KIND/GENERATION` where there are enough rows, and by `KIND/GROUP`."""
+    """Half widths by `KIND/GENERATION` (batches also `/DEVICE`), `KIND/PLACE`, `KIND/GROUP`, with enough rows."""
     prepared = prepare(rows)
     cells: dict[str, list[float]] = {}
     for i, (row, s) in enumerate(zip(rows, prepared.subjects, strict=True)):
-        if s is None or s.kind in OPERATORS or not np.isfinite(errors[i]) or odd_share(row, prepared.floor_share[i]):
+        if s is None or s.kind in _ELSEWHERE or not np.isfinite(errors[i]) or odd_share(row, prepared.floor_share[i]):
             continue
         if not group(s):
             continue
-        names = [f"{s.kind}/{s.generation}"] if s.kind in (*SERVING, "batch") else []
+        names = [f"{s.kind}/{s.generation}"] if s.kind == "batch" else []
+        names += [f"batch/{s.generation}/{s.device.name}"] if s.kind == "batch" else []
+        names += [f"{s.kind}/{place(s)}"] if place(s) else []
         for name in (*names, f"{s.kind}/{group(s)}"):
             cells.setdefault(name, []).append(abs(float(errors[i])))
     return {
         name: {"default": float(np.quantile(values, 0.9))} for name, values in cells.items() if len(values) >= _FEWEST
     }
+
+
+def kept(path: Path, rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """Widths in an existing file of kinds that none of the rows has."""
+    if not path.exists():
+        return {}
+    own = {s.kind for s in prepare(rows).subjects if s is not None}
+    old: dict[str, dict[str, float]] = tomllib.loads(path.read_text(encoding="utf-8")).get("bands", {})
+    return {name: table for name, table in old.items() if name.split("/")[0] not in own | SERVING}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -78,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     given = parser.parse_args(argv)
     rows = load_rows(given.tables)
-    found = widths(rows, left_out_errors(rows))
+    found = {**kept(given.output, rows), **widths(rows, left_out_errors(rows))}
     source = "python -m validate.accuracy.fit_widths on " + ", ".join(sorted(path.name for path in given.tables))
     lines = [f"# {source}", f'[provenance]\nsource = "{source}"', ""]
     for name in sorted(found):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,15 +10,18 @@ from costmodel.arch import LinearAttention, ModelArch, MoeMlp
 from costmodel.counts import layer_groups
 from hwprofiles.hardware import Hardware
 from validate.accuracy import names
+from validate.accuracy.serving_load import load_of
 from validate.accuracy.tables import Row
 
 RowKind = Literal[
-    "decode", "prefill", "warm", "batch", "gemm", "linear", "elementwise", "attention", "tpot", "ttft", "e2e"
-]
-"""Steps: decode, prefill, warm (prefill on a cached prefix). Whole static batches. Operators. Serving figures."""
+    "decode", "prefill", "warm", "batch", "gemm", "linear", "elementwise", "attention",
+    "tpot", "ttft", "e2e", "tpot_tail", "ttft_tail", "e2e_tail", "throughput",
+]  # fmt: skip
+"""Steps: decode, prefill, warm (prefill on a cached prefix). Whole static batches. Operators. Serving: means and
+medians, quantiles above the median (`_tail`), throughput."""
 
 OPERATORS = frozenset({"gemm", "linear", "elementwise", "attention"})
-SERVING = frozenset({"tpot", "ttft", "e2e"})
+SERVING = frozenset({"tpot", "ttft", "e2e", "tpot_tail", "ttft_tail", "e2e_tail", "throughput"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +37,7 @@ class Subject:
     library: str
     generation: str
     split: Literal["tensor", "layer", "row"] = "tensor"
+    expert_parallel: int = 1
 
     @property
     def dtype(self) -> str:
@@ -71,14 +76,32 @@ def classify(row: Row) -> Subject | str:
     return Subject(
         kind=kind,  # type: ignore[arg-type]  # one of _KINDS
         device=device,
-        n_devices=row.n_devices,
+        n_devices=_devices(row),
         model=arch,
         weight_dtype=weight,
         kv_dtype=kv,
         library=names.library(row.engine),
         generation=generation(row),
         split=_split(row),
+        expert_parallel=_expert_parallel(row, arch),
     )
+
+
+def _devices(row: Row) -> int:
+    """Devices of a replica: rows with data-parallel attention may count only those of one attention group."""
+    groups = row.note.get("attn_dp", "1")
+    counted = not any(key.startswith("attention data-parallel, n_devices taken as tp") for key in row.note)
+    return row.n_devices * (1 if counted or not groups.isdigit() else max(1, int(groups)))
+
+
+def _expert_parallel(row: Row, arch: ModelArch | None) -> int:
+    """Ranks that share the experts out (`moe_ep`); 1 where the stated devices or the experts do not divide by them."""
+    text = row.note.get("moe_ep", "1")
+    ranks = int(text) if text.isdigit() else 1
+    layers = [layer.mlp for layer, _ in layer_groups(arch)] if arch else []
+    experts = [mlp.n_experts for mlp in layers if isinstance(mlp, MoeMlp)]
+    fits = ranks > 0 and experts and all(n % ranks == 0 for n in (_devices(row), *experts))
+    return ranks if fits else 1
 
 
 def _weight_dtype(row: Row, arch: ModelArch | None) -> str | None:
@@ -104,11 +127,16 @@ def row_kind(row: Row) -> str:
     """The kind of a row, or the reason why there is none."""
     if row.metric == "op_ms":
         return _operator(row)
-    if "serving" in row.kind or row.table.startswith("serving"):
+    if _is_serving(row):
         return _serving(row)
     if row.batch is None or row.batch < 1:
         return "batch not stated" if row.batch is None else "batch below 1"
     return "multi-token prediction without a stated acceptance" if _drafted(row) else _step(row)
+
+
+def _is_serving(row: Row) -> bool:
+    everything = any(key.startswith("maximum load") for key in row.note)
+    return "serving" in row.kind or row.table.startswith("serving") or everything
 
 
 def _step(row: Row) -> str:
@@ -132,33 +160,36 @@ def _operator(row: Row) -> str:
     return "elementwise" if op.startswith("elementwise") else ("linear" if op else "operator not named")
 
 
-_QUANTILES = ("p50", "p90", "p99")
+_BASES = {"ttft": "ttft", "tpot": "tpot", "itl": "tpot", "e2e": "e2e"}
+_POINT = re.compile(r"p(\d{1,2})(?:_|$)")
+
+
+def serving_metric(row: Row) -> tuple[str, float | None] | None:
+    """What a serving row gives: `ttft`, `tpot`, `e2e` and the quantile (None: mean), or `rate`; None if neither."""
+    if row.metric == "req_s" or row.metric.startswith("output_tok_s"):
+        return "rate", None
+    base, _, rest = row.metric.partition("_")
+    if base not in _BASES:
+        return None
+    point = _POINT.match(rest)
+    return _BASES[base], int(point[1]) / 100 if point else None
 
 
 def _serving(row: Row) -> str:
-    base, _, rest = row.metric.partition("_")
-    if base in ("itl", "tpot", "ttft", "e2e"):
-        if any(q in rest for q in _QUANTILES[1:]):
-            return "a tail quantile, which needs the queueing simulation"
-        if not row.input_tokens or not row.output_tokens:
-            return "lengths not stated"
-        if _drafted(row):
-            return "multi-token prediction without a stated acceptance"
-        if row.batch is None and _rate(row) is None:
-            return "neither concurrency nor request rate stated"
-        return "tpot" if base == "itl" else base
-    return f"metric {row.metric} of serving has no closed form"
+    metric = serving_metric(row)
+    if metric is None:
+        return f"metric {row.metric} of serving has no model"
+    if _drafted(row):
+        return "multi-token prediction without a stated acceptance"
+    load = load_of(row, names.library(row.engine))
+    if isinstance(load, str):
+        return load
+    name, point = metric
+    return "throughput" if name == "rate" else f"{name}_tail" if point is not None and point > 0.5 else name
 
 
 def _drafted(row: Row) -> bool:
     return any(row.note.get(key, "0") not in ("", "0", "1", "none", "nan", "False") for key in ("mtp", "nextn", "spec"))
-
-
-def _rate(row: Row) -> float | None:
-    try:
-        return float(row.note.get("rate_req_s", ""))
-    except ValueError:
-        return None
 
 
 def generation(row: Row) -> str:
@@ -170,12 +201,28 @@ def generation(row: Row) -> str:
     for start, name in _SOURCES:
         if row.source.startswith(start):
             return name.format(library=names.library(row.engine))
-    if "serving" in row.kind or row.table.startswith("serving"):
-        return f"{names.library(row.engine)}-2026"
-    engine = row.engine.casefold()
-    if names.library(engine) == "trtllm":
-        return "trtllm-2024" if any(v in engine for v in ("0.5", "0.6")) else "trtllm-2026"
+    library, engine = names.library(row.engine), row.engine.casefold()
+    if library == "trtllm" and re.search(r"\b0\.[56]", engine):
+        return "trtllm-2024"
+    if _is_serving(row) or library == "trtllm":
+        return f"{library}-{_year(row, library)}"
     return "llama.cpp-2023" if engine.startswith("llama.cpp (nov 2023)") else names.library(engine)
+
+
+_FIRST_OF_2026 = {"vllm": (0, 14), "sglang": (0, 5, 8), "trtllm": (1, 2)}
+"""First versions of 2026."""
+
+
+def _year(row: Row, library: str) -> int:
+    """The year of an engine: of the measurement, else of its version, else the latest."""
+    measured = row.note.get("measured", "")[:4]
+    version = re.search(r"\d+(?:\.\d+)+", row.engine)
+    if measured.isdigit():
+        early = int(measured) < 2026
+    else:
+        first = _FIRST_OF_2026.get(library)
+        early = bool(version and first and tuple(map(int, version[0].split("."))) < first)
+    return 2025 if early else 2026
 
 
 _SOURCES = (

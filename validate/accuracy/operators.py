@@ -13,8 +13,9 @@ from costmodel.deployment import Deployment
 from costmodel.dtypes import weight_bytes_each
 from costmodel.engines import engine
 from costmodel.models import model
-from costmodel.ops import Rank, Span, attention_ops, dense_ops
-from costmodel.step import prefill_span
+from costmodel.ops import Rank, dense_ops
+from costmodel.ops_attention import attention_ops
+from costmodel.spans import Span, prefill_span
 from hwprofiles.load import efficiency
 from validate.accuracy.kinds import Subject
 from validate.accuracy.tables import Row

@@ -3,7 +3,8 @@
 Commands:
 
 - `python -m validate.accuracy.page measure TABLE.csv... -o docs/accuracy/results.json` predicts and scores;
-- `python -m validate.accuracy.page write docs/accuracy/results.json -o docs/accuracy.md` writes the page and its plots.
+- `python -m validate.accuracy.page write docs/accuracy/results.json -o docs/accuracy.md` writes the page and its plots,
+  with the targets of `targets.json` beside the result file (`python -m validate.fit_targets`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from validate.accuracy import calibration
+from validate.accuracy import calibration, page_targets
 from validate.accuracy.parity import bins, drawing
 from validate.accuracy.predict import predict_rows
 from validate.accuracy.report import ttft_intercepts
@@ -54,7 +55,7 @@ def measure(tables: Sequence[Path]) -> dict[str, Any]:
     }
 
 
-def page(results: dict[str, Any], plots: dict[str, str]) -> str:
+def page(results: dict[str, Any], plots: dict[str, str], targets: dict[str, Any] | None = None) -> str:
     """The page in Markdown.
 
     Parameters
@@ -62,6 +63,8 @@ def page(results: dict[str, Any], plots: dict[str, str]) -> str:
     results : dict
         What `measure` returns.
     plots : mapping table -> path of its plot, relative to the page
+    targets : dict or None
+        What `validate.fit_targets` writes.
     """
     overall = results["overall"]
     parts = [
@@ -79,6 +82,7 @@ def page(results: dict[str, Any], plots: dict[str, str]) -> str:
         "",
         f"Rows: {overall['n']}, predicted: {overall['covered']}.",
         "",
+        *(page_targets.sections(targets) if targets else ()),
         "## By table and kind of row",
         "",
         *_table(results["summary"]),
@@ -156,7 +160,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     for table, cells in results["parity"].items():
         (folder / f"{table}.svg").write_text(drawing(table, cells), encoding="utf-8")
         plots[table] = f"{folder.name}/{table}.svg"
-    given.output.write_text(page(results, plots), encoding="utf-8")
+    beside = given.inputs.with_name("targets.json")
+    targets = json.loads(beside.read_text(encoding="utf-8")) if beside.exists() else None
+    given.output.write_text(page(results, plots, targets), encoding="utf-8")
 
 
 def _rounded(value: Any) -> Any:

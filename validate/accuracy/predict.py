@@ -168,8 +168,9 @@ def _key(s: Subject, row: Row) -> tuple[Any, ...]:
     elif s.kind in OPERATORS:
         detail = (note.get("op", ""),)
     model = s.model.name if s.model else ""
-    deployment = (s.device.name, s.n_devices, model, s.weight_dtype, s.kv_dtype, s.split)
-    return (s.kind, deployment, s.library, s.generation, detail)
+    deployment = (s.device.name, s.n_devices, model, s.weight_dtype, s.kv_dtype, s.split, s.expert_parallel)
+    kind = "serving" if s.kind in SERVING else s.kind
+    return (kind, deployment, s.library, s.generation, detail)
 
 
 def _units(rows: Sequence[Row]) -> tuple[Array, Array]:
@@ -177,7 +178,9 @@ def _units(rows: Sequence[Row]) -> tuple[Array, Array]:
     for i, row in enumerate(rows):
         scale[i] = _SCALE.get(row.unit, 1.0)
         batch = row.batch or 1.0
-        if row.metric == "tok_s":
+        if row.metric == "req_s":
+            tokens[i] = 1.0
+        elif row.metric == "tok_s":
             tokens[i] = batch * (row.input_tokens or 1.0 if row.phase == "prefill" else 1.0)
         elif row.metric.startswith("output_tok_s"):
             tokens[i] = batch * (row.output_tokens or 0.0)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hwprofiles.errors import unknown_name
+from validate.accuracy.kinds import SERVING
 from validate.accuracy.predict import Predicted
 from validate.accuracy.tables import COLUMNS, Row
 
@@ -33,7 +34,7 @@ def _device(row: Row, p: Predicted) -> str:
 
 
 def _concurrency(row: Row, p: Predicted) -> str:
-    if p.subject is None or p.subject.kind not in ("tpot", "ttft", "e2e"):
+    if p.subject is None or p.subject.kind not in SERVING:
         return "-"
     return "open loop" if row.batch is None else ("<= 16" if row.batch <= 16 else "> 16")
 

@@ -1,13 +1,6 @@
-"""Mean serving figures in closed form: a decode step at the mean concurrency, slowed by the prefills in between.
+"""Serving figures of the rows of one deployment: rows that differ only in metric share one simulation.
 
-    tpot = decode(N, prompt + output / 2) + prefill(prompt) N / output,   N = concurrency, or rate * output * tpot
-    ttft = request + prefill(prompt) (1 + burst (N - 1) / 2) + half a decode step;   e2e = ttft + (output - 1) tpot
-
-where a prefill in between costs what it adds to a decode step that runs anyway, and `burst` is the share of a closed
-loop's requests that start together (a benchmark of ten rounds starts a tenth of them at once).
-
-Source: InferenceX rows: without the second term the bias of tpot goes to -0.56 at concurrency 64, with it it stays
-within 0.05 up to 128. Limits: means only, no queueing; time to first token is short of the wait under load.
+Closed loops have a closed form (`serving_cycle`), open ones are played (`serving_runs`).
 """
 
 from __future__ import annotations
@@ -17,57 +10,60 @@ from typing import Any
 
 import numpy as np
 
-from validate.accuracy.kinds import Subject
+from validate.accuracy.kinds import Subject, serving_metric
+from validate.accuracy.serving_cycle import Cycles
+from validate.accuracy.serving_load import Load, load_of
+from validate.accuracy.serving_runs import played
 from validate.accuracy.steps import Steps
 from validate.accuracy.tables import Row
 
 Num = Any
-_ROUNDS = 40
-_DEFAULT_MAX_SEQS = 256.0
 
 
 class Serving:
-    """Prices the serving rows of one deployment."""
+    """Prices the serving rows of one deployment, whatever their metric."""
 
     def __init__(self, subject: Subject, rows: Sequence[Row]) -> None:
-        self.steps = Steps(subject)
-        self.kind = subject.kind
-        self.prompt = np.array([row.input_tokens for row in rows], dtype=float)
-        self.output = np.array([row.output_tokens for row in rows], dtype=float)
-        shared = np.array([float(row.note.get("shared_prefix_tokens", 0)) for row in rows])
-        self.shared = np.minimum(shared, self.prompt - 1.0)
-        self.turns = np.array([float(row.note.get("multi_turn") == "1") for row in rows])
-        self.closed = np.array([row.batch or 0.0 for row in rows])
-        self.rate = np.array([_rate(row) for row in rows])
-        self.most = np.array([float(row.note.get("max_num_seqs", _DEFAULT_MAX_SEQS)) for row in rows])
+        self.subject = subject
+        self.metrics = [found for found in (serving_metric(row) for row in rows) if found]
+        loads = [load for load in (load_of(row, subject.library) for row in rows) if isinstance(load, Load)]
+        assert len(loads) == len(self.metrics) == len(rows)
+        self.closed = [i for i, load in enumerate(loads) if load.clients]
+        self.open: dict[Load, list[int]] = {}
+        for i, load in enumerate(loads):
+            if not load.clients:
+                self.open.setdefault(load, []).append(i)
+        distinct = list(dict.fromkeys(loads[i] for i in self.closed))
+        self.cycle = [distinct.index(loads[i]) for i in self.closed]
+        self.cycles = Cycles(Steps(subject), distinct) if distinct else None
 
     def seconds(self, factors: Mapping[str, Num]) -> Num:
-        """Seconds of the rows' kind: tpot, ttft or e2e."""
-        rest = self.prompt - self.shared
-        cached = self.shared + factors["cached_share"] * self.turns * (rest - 1.0)
-        once = self.steps.prefill_s(factors, 1.0 + 0.0 * self.prompt, self.prompt - cached, cached)
-        tpot = self._tpot(factors, cached)
-        if self.kind == "tpot":
-            return tpot
-        burst = factors["burst_share"] * np.maximum(self.closed - 1.0, 0.0) / 2.0
-        ttft = factors["request_s"] + once * (1.0 + burst) + tpot / 2.0
-        return ttft if self.kind == "ttft" else ttft + (self.output - 1.0) * tpot
+        """Seconds of the rows, per request where they state a throughput: (n_rows,) or (n_samples, n_rows)."""
+        samples = max((np.shape(v)[0] for v in factors.values() if np.ndim(v)), default=0)
+        found = np.full((samples, len(self.metrics)) if samples else len(self.metrics), np.nan)
+        if self.cycles:
+            figures = self.cycles.figures(factors)
+            for i, j in zip(self.closed, self.cycle, strict=True):
+                name, _ = self.metrics[i]
+                found[..., i] = 1.0 / figures.rate[..., j] if name == "rate" else getattr(figures, name)[..., j]
+        for sample in range((samples or 1) if self.open else 0):
+            one = {name: _at(value, sample) for name, value in factors.items()}
+            for load, places in self.open.items():
+                found[(sample, places) if samples else places] = self._played(load, places, one)
+        return found
 
-    def _tpot(self, factors: Mapping[str, Num], cached: Num) -> Num:
-        context = self.prompt + self.output / 2.0
-        n = np.where(self.closed > 0, self.closed, 1.0)
-        tpot = 0.0
-        for _ in range(_ROUNDS if np.any(self.closed <= 0) else 1):
-            decode = self.steps.decode_s(factors, n, context)
-            mixed = self.steps.mixed_s(factors, n, context, self.prompt - cached, cached)
-            tpot = decode + (mixed - decode) * n / self.output
-            open_n = np.clip(self.rate * self.output * tpot, 1.0, self.most)
-            n = np.where(self.closed > 0, self.closed, open_n)
-        return tpot
+    def _played(self, load: Load, places: Sequence[int], factors: Mapping[str, float]) -> list[float]:
+        """Seconds of the rows of one load, from one simulation."""
+        result = played(self.subject, load, factors)
+        points = (self.metrics[i] for i in places)
+        return [1.0 / result["rate"][0] if name == "rate" else _point(result[name], point) for name, point in points]
 
 
-def _rate(row: Row) -> float:
-    try:
-        return float(row.note.get("rate_req_s", 0.0))
-    except ValueError:
-        return 0.0
+def _at(value: Num, sample: int) -> float:
+    each = np.ravel(value)
+    return float(each[sample if len(each) > 1 else 0])
+
+
+def _point(values: Any, point: float | None) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean() if point is None else np.quantile(known, point))

@@ -9,10 +9,12 @@ import numpy as np
 
 from costmodel.arch import Attention, LinearAttention
 from costmodel.counts import layer_groups
-from costmodel.deployment import Deployment, kv_bytes_per_rank, state_bytes_per_rank, weights_per_device_bytes
+from costmodel.deployment import Deployment, weights_per_device_bytes
 from costmodel.engines import engine
-from costmodel.ops import Op, Span
-from costmodel.step import StepModel, clipped_sum, prefill_span
+from costmodel.ops import Op
+from costmodel.shares import kv_bytes_per_rank, state_bytes_per_rank
+from costmodel.spans import Span, clipped_sum, prefill_span
+from costmodel.step import StepModel
 from hwprofiles.load import efficiency
 from validate.accuracy.kinds import Subject
 
@@ -22,6 +24,8 @@ _UNIFIED_SHARE = 0.75
 """Share of Apple's unified memory that the GPU may hold by default; above it a run pages."""
 _MEMORY_SHARE, _RESERVE_BYTES = 0.9, 1e9
 """Of a device's memory, what engines use by default; and what activations take of it."""
+_ROW_SPLIT_HIDDEN = 4096.0
+"""Hidden width for which `row_split_token_s` is given: split rows send activations, which grow with it."""
 _EMPTY = {"host_step_s": 0.0, "host_seq_s": 0.0}
 
 
@@ -39,6 +43,7 @@ def deployment(subject: Subject) -> Deployment:
         kv_dtype=subject.kv_dtype,
         engine=engine("vllm-v1"),
         efficiency=efficiency(subject.device.device_class),
+        expert_parallel=subject.expert_parallel,
     )
 
 
@@ -64,12 +69,15 @@ class Steps:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.dep = deployment(subject)
+        self._kept: tuple[Mapping[str, Num], StepModel] | None = None
         self.n_layers = len(self.dep.model.layers)
         self.n_qk_norm = sum(getattr(layer.attention, "qk_norm", "none") != "none" for layer in self.dep.model.layers)
 
     def model(self, factors: Mapping[str, Num]) -> StepModel:
-        """The step model under some factors."""
-        return StepModel(self.dep, {**factors, **_EMPTY})
+        """The step model under some factors; the last one is kept."""
+        if self._kept is None or self._kept[0] is not factors:
+            self._kept = (factors, StepModel(self.dep, {**factors, **_EMPTY}))
+        return self._kept[1]
 
     def decode_ops(self, model: StepModel, batch: Num, context: Num) -> list[tuple[Op, int]]:
         """Operations of a decode step of `batch` sequences with `context` cached tokens each."""
@@ -79,12 +87,18 @@ class Steps:
             spans[w] = Span(seen, seen, batch, batch)
         return model.ops(batch, batch, None, spans)
 
-    def prefill_ops(self, model: StepModel, batch: Num, new: Num, context: Num) -> list[tuple[Op, int]]:
-        """Operations of a prefill of `new` tokens on `context` cached ones in each of `batch` sequences."""
+    def prefill_ops(
+        self, model: StepModel, batch: Num, new: Num, context: Num, read_share: Num = 1.0
+    ) -> list[tuple[Op, int]]:
+        """Operations of a prefill of `new` tokens on `context` cached ones in each of `batch` sequences.
+
+        `read_share` of what is cached is charged for reading: less than 1 only where a source does so.
+        """
         spans = {}
         for w in {*model.windows, None}:
             one = prefill_span(new, context, w)
-            spans[w] = Span(one.context_tokens * batch, one.touched_tokens * batch, new * batch, batch)
+            touched = new + read_share * (one.touched_tokens - new)
+            spans[w] = Span(one.context_tokens * batch, touched * batch, new * batch, batch)
         return model.ops(batch * new, batch, spans, None)
 
     def decode_s(self, factors: Mapping[str, Num], batch: Num, context: Num) -> Num:
@@ -95,13 +109,15 @@ class Steps:
 
     def prefill_s(self, factors: Mapping[str, Num], batch: Num, new: Num, context: Num) -> Num:
         """Seconds of a prefill step, host time included."""
-        device = _seconds(self.prefill_ops(self.model(factors), batch, new, context))
+        ops = self.prefill_ops(self.model(factors), batch, new, context, factors["prefix_read_share"])
+        device = _seconds(ops)
         device = device + factors["qk_prefill_s"] * self.n_qk_norm
         n = self.subject.n_devices
         if self.subject.split == "layer":
             device = device / n ** factors["pipeline_gain"]
         elif self.subject.split == "row" and n > 1:
-            device = device + factors["row_split_token_s"] * (n - 1.0) ** 0.7 * batch * new * self.n_layers
+            sent = (n - 1.0) ** 0.7 * batch * new * self.n_layers * self.dep.model.hidden / _ROW_SPLIT_HIDDEN
+            device = device + factors["row_split_token_s"] * sent
         return self._with_host(factors, device, batch) + factors["prefill_s"]
 
     def _room_bytes(self) -> float:
@@ -134,13 +150,16 @@ class Steps:
         ops = model.ops(batch + new, batch + 1.0, pre, dec)
         return self._with_host(factors, _seconds(ops), batch + 1.0)
 
+    def fitting(self, tokens: Num) -> Num:
+        """Sequences of that length that the KV cache holds at once, at least 1."""
+        return np.maximum(1.0, self._room_bytes() / self._sequence_bytes(tokens))
+
     def batch_s(self, factors: Mapping[str, Num], batch: Num, prompt: Num, output: Num) -> Num:
         """Seconds of a static batch: prefill, then output - 1 decode steps; in waves where the KV cache is too small.
 
         A decode step is affine in its context, so all of them take as long as one at the mean context.
         """
-        fitting = np.maximum(1.0, self._room_bytes() / self._sequence_bytes(prompt + output))
-        waves = np.maximum(1.0, batch / fitting)
+        waves = np.maximum(1.0, batch / self.fitting(prompt + output))
         at_once = batch / waves
         decode = self.decode_s(factors, at_once, prompt + output / 2.0)
         once = self.prefill_s(factors, at_once, prompt, 0.0 * prompt) + (output - 1.0) * decode
