@@ -1,6 +1,7 @@
 # Everything a fresh machine needs is git, make and Python 3.11 or newer; the rest goes into .venv here.
 #   make plan    the main job on the bundled real trace: report in reports/, verdict on the screen
 #   make test    the test suite
+#   make dask    the tests on a Dask cluster, on this machine
 #   make validate  the tests on real vLLM, on this machine's CPU, in an environment of its own (.venv-vllm)
 
 VENV := .venv
@@ -13,7 +14,7 @@ CONTRAST := retail-h200 llama-a100 edge-cloud autonomous-h200
 CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3 python)
 
 .DEFAULT_GOAL := help
-.PHONY: help plan test validate lint types format clean
+.PHONY: help plan test dask validate lint types format clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -25,6 +26,9 @@ plan: $(VENV)/.base  ## set up, plan the bundled case, write its report, then co
 
 test: $(VENV)/.test  ## set up and run the test suite
 	$(BIN)/python -m pytest -n auto
+
+dask: $(VENV)/.dask  ## set up Dask and run the tests that need it
+	$(BIN)/python -m pytest -m dask
 
 validate: | $(BIN)/python  ## set up real vLLM on the CPU and run the tests that need it
 	@python="$$(.ci/vllm-env)" && "$$python" -m pytest -m vllm tests/real
@@ -52,6 +56,10 @@ $(VENV)/.base: pyproject.toml | $(BIN)/python
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[test]'
 	@touch $@ $(VENV)/.base
+
+$(VENV)/.dask: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[test,dask]'
+	@touch $@ $(VENV)/.test $(VENV)/.base
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[dev]'

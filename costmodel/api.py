@@ -26,8 +26,10 @@ class Api:
     min_cacheable_tokens, cache_block_tokens : int
         Shortest prompt the provider caches, and the granularity of a hit.
     request_s, output_token_s : Factor
-        Latency of an answer: `request_s + output_token_s * output_tokens`. Prompt length is not in it: at agent sizes
-        and cache shares recorded calls hardly show it.
+        Latency of an answer: `request_s + output_token_s * output_tokens`. Prompt length is not in the bundled ones: at
+        agent sizes and cache shares recorded calls hardly show it.
+    input_token_s : Factor or None
+        Besides, per prompt token that is not cached; None: 0.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Api:
     request_s: Factor
     output_token_s: Factor
     price_source: str
+    input_token_s: Factor | None = None
 
     @property
     def label(self) -> str:

@@ -1,84 +1,52 @@
 """Success and damage of a trajectory under draft and review, exact by dynamic programme over its steps.
 
-A trajectory is clean or tainted; it succeeds when it ends clean. A round reviews the segment i .. i + n - 1 and keeps
-its first a steps:
+A trajectory is clean or tainted; it succeeds when it ends clean. With V_j the values before step j and W_jm those of a
+review that has kept the m drafts of its segment before step j:
 
-    V_i = sum_{a < n} (prod_{m < a} A_m) R_a V_{i+a+1}  +  (prod_{m < n} A_m) V_{i+n}
+    W_jm = P(reject | m, n) R_j V_{j+1} + A_jm W_{j+1,m+1},   V_j = W_j0,   W = V behind a segment's end
 
-with 2 x 2 matrices on (clean, tainted): A_m for an accepted draft, R_a for a rejected one that the strong model
-repairs. A write that is wrong does damage when it runs. A *hold failure* takes a write for a read: it runs while
-drafting, and harms when it is wrong or discarded, which alone makes risk grow with the window:
+with 2 x 2 matrices on (clean, tainted): A for an accepted draft, R for a rejected one that the strong model repairs.
+A write that is wrong does damage when it runs. A *hold failure* takes a write for a read: it runs while drafting, and
+harms when it is wrong or discarded, which alone makes risk grow with the window:
 
     P(harm at offset m) = 1 - (1 - w) (1 - f) prod_{l < m} a_l
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import product
+from functools import lru_cache
+from itertools import accumulate, product
 from typing import Any
 
 import numpy as np
 
+from costmodel.hazards import Hazards
 from costmodel.trajectory import RUNS_FREELY, Effect
 from hwprofiles.errors import InputError
-
-Array = np.ndarray[Any, np.dtype[np.float64]]
 
 MOST_TOOLS = 10
 """Distinct write tools of one trajectory whose sticky hold failures are enumerated."""
 
+_FREE, _HELD, _WRITE, _EARLY, _PERHAPS = range(5)
+"""A read; a held step that writes nothing; a write held, run early, or early by a draw per call."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hazards:
-    """Per-step probabilities, numbers or arrays (n_difficulties,).
-
-    Parameters
-    ----------
-    weak, strong : a step of that author is wrong
-    detection, false_reject : a review rejects a wrong, a right step; or arrays (..., K, K) indexed [offset, length - 1]
-    recovery_weak, recovery_strong : a tainted trajectory is mended by a committed step of that author
-    irreversible : share of wrong writes that fail the trajectory at once
-    hold_failure : a write is taken for a read
-    sticky : hold failure is a property of a tool for the whole trajectory; False draws it anew per call
-    """
-
-    weak: Any
-    strong: Any
-    detection: Any
-    false_reject: Any
-    recovery_weak: Any
-    recovery_strong: Any
-    irreversible: float = 0.0
-    hold_failure: float = 0.0
-    sticky: bool = True
-
-    def __post_init__(self) -> None:
-        for name in ("weak", "strong", "detection", "false_reject", "recovery_weak", "recovery_strong"):
-            values = np.asarray(getattr(self, name), dtype=float)
-            if not np.all((values >= -1e-12) & (values <= 1 + 1e-12)):
-                raise InputError(f"{name}: a probability must be from 0 to 1, got {values.min():g} to {values.max():g}")
-        for name in ("irreversible", "hold_failure"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} must be from 0 to 1, got {getattr(self, name):g}")
-
-    def review(self, offset: int, length: int) -> tuple[Any, Any]:
-        """Detection and false rejection at an offset of a segment of some length."""
-        return tuple(
-            x[..., min(offset, x.shape[-2] - 1), min(length, x.shape[-1]) - 1] if np.ndim(x) >= 2 else x
-            for x in (self.detection, self.false_reject)
-        )
+Codes = tuple[int, ...]
+Array4 = tuple[Any, Any, Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of a trajectory: arrays (n_difficulties,) or numbers; `events` is the expected number of harms."""
+    """What becomes of a trajectory: arrays (..., n_points) or numbers; `events` is the expected number of harms."""
 
     success: Any
     damage: Any
     events: Any
+
+    def mean(self, weight: Any) -> Fate:
+        """The average over the last axis."""
+        return Fate(*(np.asarray(x) @ weight for x in (self.success, self.damage, self.events)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,203 +57,225 @@ class StepRisk:
     tool: str = "write"
 
 
-def alone(steps: Sequence[StepRisk], hazard: Any, recovery: Any, irreversible: float = 0.0) -> Fate:
-    """One author writes and runs every step: strong-only and weak-only."""
-    clean, tainted, damage, events = _end(hazard)
-    for step in reversed(steps):
+def authored(steps: Sequence[StepRisk], weak_shares: Sequence[float], h: Hazards) -> Fate:
+    """Steps written and run without review, each by the weak model with its own probability `weak_shares[j]`.
+
+    All 0 is strong-only, all 1 weak-only; what lies between is a router that draws an author per step.
+    """
+    clean, tainted, damage, events = _end(h.shape)
+    for step, share in zip(reversed(steps), reversed(weak_shares), strict=True):
         write = step.effect is Effect.WRITE
-        lost = hazard * irreversible if write else 0.0 * hazard
-        clean, tainted = (
-            (1 - hazard) * clean + (hazard - lost) * tainted,
-            (1 - lost) * (recovery * clean + (1 - recovery) * tainted),
-        )
+        rows = [[0.0, 0.0], [0.0, 0.0]]
+        for part, hazard, recovery in ((share, h.weak, h.recovery_weak), (1 - share, h.strong, h.recovery_strong)):
+            mine = _matrix(1 - hazard, hazard, recovery, h, write)
+            rows = [[rows[i][k] + part * mine[i][k] for k in (0, 1)] for i in (0, 1)]
+        clean, tainted = (row[0] * clean + row[1] * tainted for row in rows)
         if write:
+            hazard = share * h.weak + (1 - share) * h.strong
             damage, events = hazard + (1 - hazard) * damage, events + hazard
     return Fate(clean, damage, events)
 
 
 def reviewed(steps: Sequence[StepRisk], window: int, h: Hazards) -> Fate:
-    """SpecAgent with a window (1 is step verification).
+    """SpecAgent with a window (1 is step verification); see `reviewed_mean`."""
+    return reviewed_mean([steps], window, h)
+
+
+def reviewed_mean(
+    tasks: Sequence[Sequence[StepRisk]], window: int, h: Hazards, known: dict[tuple[Codes, int], Any] | None = None
+) -> Fate:
+    """The mean over tasks; tasks of one pattern of effects are computed once.
+
+    Parameters
+    ----------
+    known : dict or None
+        Keeps what was computed, for further calls with the same `h`.
 
     Raises
     ------
     InputError
-        A window below 1, or more write tools than can be enumerated.
+        A window below 1, or more write tools in a task than can be enumerated.
     """
     if window < 1:
         raise InputError(f"window must be >= 1, got {window}")
-    if h.hold_failure == 0 or not h.sticky:
-        return _reviewed(steps, window, h, None)
+    patterns: dict[Codes, Any] = {}
+    for steps in tasks:
+        for codes, weight in _patterns(steps, h):
+            patterns[codes] = patterns.get(codes, 0.0) + weight / len(tasks)
+    total: list[Any] = [0.0, 0.0, 0.0]
+    known = {} if known is None else known
+    for codes, weight in patterns.items():
+        key = codes, min(window, _longest(codes))
+        if key not in known:
+            known[key] = _programme(*key, h)
+        total = [a + weight * b for a, b in zip(total, known[key], strict=True)]
+    return Fate(*total)
+
+
+def _patterns(steps: Sequence[StepRisk], h: Hazards) -> Iterable[tuple[Codes, Any]]:
+    """Codes of the steps with their probability: one, or each way in which tools fail to be held."""
+    plain = tuple(_FREE if s.effect in RUNS_FREELY else _WRITE if s.effect is Effect.WRITE else _HELD for s in steps)
+    p = h.hold_failure
+    if np.all(np.asarray(p) == 0):
+        yield plain, 1.0
+        return
+    if not h.sticky:
+        yield tuple(_PERHAPS if c == _WRITE else c for c in plain), 1.0
+        return
     tools = sorted({s.tool for s in steps if s.effect is Effect.WRITE})
     if len(tools) > MOST_TOOLS:
         raise InputError(
             f"{len(tools)} write tools in one trajectory; sticky hold failures are enumerated for at most "
             f"{MOST_TOOLS}; draw them per call instead"
         )
-    total = [0.0, 0.0, 0.0]
     for fails in product((False, True), repeat=len(tools)):
-        k = sum(fails)
-        weight = h.hold_failure**k * (1 - h.hold_failure) ** (len(tools) - k)
-        if weight == 0:
-            continue
-        fate = _reviewed(steps, window, h, frozenset(t for t, f in zip(tools, fails, strict=True) if f))
-        total = [a + weight * b for a, b in zip(total, (fate.success, fate.damage, fate.events), strict=True)]
-    return Fate(*total)
+        failing = {t for t, failed in zip(tools, fails, strict=True) if failed}
+        codes = tuple(_EARLY if c == _WRITE and s.tool in failing else c for c, s in zip(plain, steps, strict=True))
+        yield codes, p ** len(failing) * (1 - p) ** (len(tools) - len(failing))
 
 
-def _reviewed(steps: Sequence[StepRisk], window: int, h: Hazards, failing: frozenset[str] | None) -> Fate:
-    """The programme with hold failures known by tool (`failing`), or drawn per call (None)."""
-    n_steps = len(steps)
-    end = _end(h.weak)
-    after = [end] * (n_steps + 1)
-    for i in reversed(range(n_steps)):
-        sums: list[Any] = [0.0] * 4
-        for weight, early in _segments(steps, i, window, h.hold_failure, failing):
-            found = _round(steps, i, early, h, after)
-            sums = [a + weight * b for a, b in zip(sums, found, strict=True)]
-        after[i] = tuple(sums)
-    clean, _, damage, events = after[0]
-    return Fate(clean, damage, events)
-
-
-def _segments(
-    steps: Sequence[StepRisk], i: int, window: int, failure: float, failing: frozenset[str] | None
-) -> list[tuple[float, tuple[bool, ...]]]:
-    """Segments that a round from step `i` may draft: probability, and for each step whether it is a write run early."""
-    found: list[tuple[float, tuple[bool, ...]]] = []
-    weight = 1.0
-    early: tuple[bool, ...] = ()
-    last = min(i + window, len(steps)) - 1
-    for j in range(i, last + 1):
-        step = steps[j]
-        if step.effect in RUNS_FREELY:
-            early = (*early, False)
-        elif step.effect is not Effect.WRITE:
-            return [*found, (weight, (*early, False))]
-        else:
-            slips = failure if failing is None else float(step.tool in failing)
-            if slips < 1:
-                found.append((weight * (1 - slips), (*early, False)))
-            if slips == 0:
-                return found
-            weight, early = weight * slips, (*early, True)
-    return [*found, (weight, early)]
-
-
-def _round(steps: Sequence[StepRisk], i: int, early: tuple[bool, ...], h: Hazards, after: Sequence[Any]) -> Any:
-    """(success from clean, success from tainted, damage, expected events) of a round that drafts `early`'s steps."""
-    n = len(early)
-    w, u = h.weak, h.strong
-    # weights of the paths on which all drafts so far were kept: from clean and from tainted to (clean, tainted)
-    paths = np.array([[1.0 + 0 * w, 0 * w], [0 * w, 1.0 + 0 * w]])
-    kept, intact, harmed, events = 1.0 + 0 * w, 1.0 + 0 * w, 0.0 * w, 0.0 * w
-    clean = tainted = damage = count = 0.0 * w
-    for m in range(n):
-        write = steps[i + m].effect is Effect.WRITE
-        d, f = h.review(m, n)
-        right, wrong = (1 - w) * (1 - f), w * (1 - d)
-        rejected = w * d + (1 - w) * f
-        harms = sum(early[m:])
-        repair = _repair(u, h, write, harms)
-        to = after[i + m + 1]
-        value = _through(repair, to)
-        clean = clean + rejected * (paths[0][0] * value[0] + paths[0][1] * value[1])
-        tainted = tainted + rejected * (paths[1][0] * value[0] + paths[1][1] * value[1])
-        bad = u if write else 0.0
-        here = 1.0 if harms else bad
-        damage = damage + rejected * (harmed + intact * (here + (1 - here) * to[2]))
-        count = count + rejected * (events + kept * (harms + bad + to[3]))
-        lost = wrong * h.irreversible if write else 0.0
-        g = h.recovery_weak
-        accept = ((right, wrong - lost), ((right + wrong - lost) * g, (right + wrong - lost) * (1 - g)))
-        paths = np.array([[p[0] * accept[0][k] + p[1] * accept[1][k] for k in (0, 1)] for p in paths])
-        harmed = harmed * (right + wrong) + (intact * wrong if write else 0.0)
-        intact = intact * (right if write else right + wrong)
-        events = events * (right + wrong) + (kept * wrong if write else 0.0)
-        kept = kept * (right + wrong)
-    to = after[i + n]
-    return (
-        clean + paths[0][0] * to[0] + paths[0][1] * to[1],
-        tainted + paths[1][0] * to[0] + paths[1][1] * to[1],
-        damage + harmed + intact * to[2],
-        count + events + kept * to[3],
-    )
-
-
-def _repair(u: Any, h: Hazards, write: bool, harms: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """Matrix of a rejected draft: early writes thrown away taint it, then the strong model writes the step."""
-    lost = u * h.irreversible if write else 0.0 * u
-    g = h.recovery_strong
-    own = ((1 - u, u - lost), ((1 - lost) * g, (1 - lost) * (1 - g)))
-    if not harms:
-        return own
-    stays = (1 - h.irreversible) ** harms
-    return ((stays * own[1][0], stays * own[1][1]), (stays * own[1][0], stays * own[1][1]))
-
-
-def _through(matrix: tuple[tuple[Any, Any], tuple[Any, Any]], to: Any) -> tuple[Any, Any]:
-    return tuple(row[0] * to[0] + row[1] * to[1] for row in matrix)
-
-
-def _end(like: Any) -> tuple[Any, Any, Any, Any]:
-    """Behind the last step: clean succeeds, tainted fails, nothing more is damaged."""
-    return 1.0 + 0 * like, 0.0 * like, 0.0 * like, 0.0 * like
-
-
-def difficulties(heterogeneity: float, n_steps: int) -> tuple[Array, Array]:
-    """Nodes z in (0, 1) and weights of a symmetric Beta difficulty: Gauss-Jacobi, exact for polynomials of 3 n_steps.
-
-    z ~ Beta(c, c), c = (1 - rho) / (2 rho), so Var z = rho / 4;   nodes: ceil((3 n_steps + 1) / 2)
+@dataclass(frozen=True, slots=True)
+class _Front:
+    """The segments under review at one step, those that begin there first.
 
     Parameters
     ----------
-    heterogeneity : float
-        rho, from 0 (all tasks alike) to below 1 (each task surely easy or surely hard).
-
-    Raises
-    ------
-    InputError
-        rho out of range.
+    offset, length, harms, follows : (n_segments,) offset of the step, steps of the segment, early writes from here to
+        the segment's end, and its place at the next step (-1 where it ends)
+    slips, held : (n_begun,) a segment that begins here is drafted with probability h^slips (1 - h)^held
     """
-    if not 0 <= heterogeneity < 1:
-        raise InputError(f"heterogeneity must be from 0 to below 1, got {heterogeneity:g}")
-    if heterogeneity == 0:
-        return np.array([0.5]), np.array([1.0])
-    from scipy.special import roots_jacobi
 
-    c = (1 - heterogeneity) / (2 * heterogeneity)
-    x, weight = roots_jacobi(math.ceil((3 * n_steps + 1) / 2), c - 1, c - 1)
-    return (1 + x) / 2, weight / weight.sum()
+    offset: Any
+    length: Any
+    harms: Any
+    follows: Any
+    slips: Any
+    held: Any
 
 
-def at_difficulty(h: Hazards, z: Array, correlation: float) -> Hazards:
-    """Hazards of tasks of difficulty z, linear in z, with the given ones at z = 1/2.
+def _segments(codes: Codes, i: int, window: int) -> list[tuple[int, int, int]]:
+    """Segments that a round from step `i` may draft: steps, writes that slipped by a draw, and 1 if one then held."""
+    found: list[tuple[int, int, int]] = []
+    slips = 0
+    last = min(window, len(codes) - i)
+    for n in range(1, last + 1):
+        code = codes[i + n - 1]
+        if code in (_HELD, _WRITE):
+            return [*found, (n, slips, 0)]
+        if code == _PERHAPS:
+            found.append((n, slips, 1))
+            slips += 1
+    return [*found, (last, slips, 0)]
 
-    w(z) = 2 z w,   u(z) = 2 z u,   d(z) = d - (2 z - 1) correlation min(d, 1 - d)
 
-    Hard tasks are hard for all: drafter, author and, to the degree of `correlation`, the reviewer share blind spots.
+def _longest(codes: Codes) -> int:
+    """Steps of the longest segment that any window allows."""
+    longest = run = 0
+    for code in codes:
+        run += 1
+        longest = max(longest, run)
+        if code in (_HELD, _WRITE):
+            run = 0
+    return max(1, longest)
 
-    Raises
-    ------
-    InputError
-        A hazard above 1/2, which would pass 1 at z = 1, with more than one difficulty.
-    """
-    if len(z) == 1:
-        return h
-    for name in ("weak", "strong"):
-        if np.max(getattr(h, name)) > 0.5:
-            raise InputError(f"{name}: with heterogeneity a mean hazard must be <= 0.5, got {getattr(h, name):g}")
-    d = np.asarray(h.detection, dtype=float)
-    shift = (2 * z - 1).reshape(-1, *([1] * d.ndim)) * correlation * np.minimum(d, 1 - d)
-    f = np.asarray(h.false_reject, dtype=float)
-    return Hazards(
-        weak=2 * z * h.weak,
-        strong=2 * z * h.strong,
-        detection=d - shift,
-        false_reject=f if f.ndim < 2 else np.broadcast_to(f, (len(z), *f.shape)),
-        recovery_weak=h.recovery_weak,
-        recovery_strong=h.recovery_strong,
-        irreversible=h.irreversible,
-        hold_failure=h.hold_failure,
-        sticky=h.sticky,
+
+@lru_cache(maxsize=4096)
+def _fronts(codes: Codes, window: int) -> tuple[_Front, ...]:
+    """What is under review at each step, the last step first."""
+    begun = [_segments(codes, i, window) for i in range(len(codes))]
+    early = [0, *accumulate(c in (_EARLY, _PERHAPS) for c in codes)]
+    place: dict[tuple[int, int], int] = {}
+    fronts = []
+    for j in reversed(range(len(codes))):
+        here = [
+            (i, v, n, held)
+            for i in range(j, max(-1, j - window), -1)
+            for v, (n, _, held) in enumerate(begun[i])
+            if i + n > j
+        ]
+        fronts.append(
+            _Front(
+                offset=np.array([j - i for i, *_ in here]),
+                length=np.array([n for _, _, n, _ in here]),
+                harms=np.array([early[i + n] - early[j] - held for i, _, n, held in here]),
+                follows=np.array([place.get((i, v), -1) for i, v, *_ in here]),
+                slips=np.array([s for _, s, _ in begun[j]]),
+                held=np.array([e for *_, e in begun[j]]),
+            )
+        )
+        place = {(i, v): at for at, (i, v, *_) in enumerate(here)}
+    return tuple(fronts)
+
+
+def _programme(codes: Codes, window: int, h: Hazards) -> tuple[Any, Any, Any]:
+    """(success, damage, expected harms) of one pattern of steps."""
+    per_call = _PERHAPS in codes
+    shape = np.broadcast_shapes(h.shape, np.shape(h.hold_failure)) if per_call else h.shape
+    after = _end(shape)
+    under = after
+    for j, front in zip(reversed(range(len(codes))), _fronts(codes, window), strict=True):
+        going = front.follows >= 0
+        behind = [np.broadcast_to(x, (len(going), *shape)).copy() for x in after]
+        if np.any(going):
+            for x, y in zip(behind, under, strict=True):
+                x[going] = y[front.follows[going]]
+        under = _step(codes[j] in (_WRITE, _EARLY, _PERHAPS), front, h, after, behind, len(shape))
+        n = len(front.slips)
+        if n == 1:
+            after = _four(x[0] for x in under)
+            continue
+        k, e = (x.reshape(-1, *[1] * len(shape)) for x in (front.slips, front.held))
+        weight = h.hold_failure**k * (1 - h.hold_failure) ** e
+        after = _four((weight * x[:n]).sum(axis=0) for x in under)
+    clean, _, damage, events = after
+    return clean, damage, events
+
+
+def _step(write: bool, front: _Front, h: Hazards, after: Array4, behind: Sequence[Any], n_axes: int) -> Array4:
+    """(success from clean, from tainted, damage, expected harms) of every segment before one of its steps."""
+    w, u, iota = h.weak, h.strong, h.irreversible
+
+    def tall(x: Any) -> Any:
+        return np.reshape(x, (len(x), *[1] * (n_axes - np.ndim(x) + 1), *np.shape(x)[1:]))
+
+    d, f = (
+        tall(x) if flat >= 2 else x
+        for x, flat in zip(
+            h.review(front.offset, front.length), (np.ndim(h.detection), np.ndim(h.false_reject)), strict=True
+        )
     )
+    right, wrong = (1 - w) * (1 - f), w * (1 - d)
+    rejected = w * d + (1 - w) * f
+    kept = _matrix(right, wrong, h.recovery_weak, h, write)
+    own = _matrix(1 - u, u, h.recovery_strong, h, write)
+    harms = tall(front.harms)
+    thrown, stays = harms > 0, (1 - iota) ** harms
+    fixed = [stays * (own[1][0] * after[0] + own[1][1] * after[1])]
+    fixed.insert(0, np.where(thrown, fixed[0], own[0][0] * after[0] + own[0][1] * after[1]))
+    bad = u if write else 0.0
+    sure = np.where(thrown, 1.0, bad)
+    slipped = wrong if write else 0.0
+    return (
+        rejected * fixed[0] + kept[0][0] * behind[0] + kept[0][1] * behind[1],
+        rejected * fixed[1] + kept[1][0] * behind[0] + kept[1][1] * behind[1],
+        rejected * (sure + (1 - sure) * after[2]) + (right + wrong - slipped) * behind[2] + slipped,
+        rejected * (harms + bad + after[3]) + (right + wrong) * behind[3] + slipped,
+    )
+
+
+def _matrix(right: Any, wrong: Any, recovery: Any, h: Hazards, write: bool) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """From (clean, tainted) to (clean, tainted) by a step that is right or wrong with these joint probabilities."""
+    stays = wrong - wrong * h.irreversible if write else wrong
+    if h.immediate:
+        return (right + stays * recovery, stays * (1 - recovery)), (0.0 * right, right + stays)
+    return (right, stays), ((right + stays) * recovery, (right + stays) * (1 - recovery))
+
+
+def _four(parts: Iterable[Any]) -> Array4:
+    clean, tainted, damage, events = parts
+    return clean, tainted, damage, events
+
+
+def _end(shape: tuple[int, ...]) -> Array4:
+    """Behind the last step: clean succeeds, tainted fails, nothing more is damaged."""
+    return np.ones(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)

@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from costmodel.arch import Attention, AttentionSpec, LinearAttention, ModelArch
-from costmodel.counts import kv_bytes_per_token_of, layer_groups, product_dtype, weight_bytes
+from costmodel.arch import Attention, LinearAttention, ModelArch
+from costmodel.counts import layer_groups, product_dtype, weight_bytes
 from costmodel.dtypes import compute_dtype, kv_bytes_each, weight_bytes_each
-from costmodel.engines import EngineProfile, engine
+from costmodel.engines import ENGINE_FACTORS, EngineProfile, engine
 from costmodel.models import model as find_model
-from costmodel.products import products
+from costmodel.products import prediction_product, products
 from costmodel.request import CacheRule
+from costmodel.shares import check_experts, check_heads, kv_bytes_per_rank, state_bytes_per_rank
+from costmodel.speculation import TokenSpeculation
+from hwprofiles.calibration import engine_factors
 from hwprofiles.efficiency import Efficiency
 from hwprofiles.errors import CapacityError, InputError
 from hwprofiles.hardware import Hardware
@@ -33,6 +36,11 @@ class Deployment:
         Scheduler limits and host times.
     efficiency : Efficiency
         Factors of the device.
+    speculation : TokenSpeculation or None
+        How decoding drafts tokens; None: one token per sequence and pass.
+    expert_parallel : int
+        Groups of devices that share the routed experts out whole; within a group each expert is split. 1: tensor
+        parallel experts.
     """
 
     hardware: Hardware
@@ -42,11 +50,27 @@ class Deployment:
     kv_dtype: str
     engine: EngineProfile
     efficiency: Efficiency
+    speculation: TokenSpeculation | None = None
+    expert_parallel: int = 1
 
     @property
     def label(self) -> str:
-        """Short text such as `Qwen3.5-4B bf16 on 1 x h200`."""
-        return f"{self.model.name.split('/')[-1]} {self.weight_dtype} on {self.n_devices} x {self.hardware.name}"
+        """Short text such as `Qwen3.5-4B bf16 on 1 x h200`, and what is special, such as `mtp drafts of 3`."""
+        text = f"{self.model.name.split('/')[-1]} {self.weight_dtype} on {self.n_devices} x {self.hardware.name}"
+        text += f", experts over {self.expert_parallel}" if self.expert_parallel > 1 else ""
+        s = self.speculation
+        return text + (f", {s.method} drafts of {s.length}" if s else "")
+
+    @property
+    def drafter(self) -> Deployment | None:
+        """What drafts tokens, as a deployment on the same devices."""
+        s = self.speculation
+        if s is None or s.length == 0:
+            return None
+        own = s.model.quantisation.weight_dtype if s.model.quantisation else "bf16"
+        dtype = s.weight_dtype or (self.weight_dtype if s.method == "mtp" else own)
+        ranks = self.expert_parallel if s.method == "mtp" else 1
+        return replace(self, model=s.model, weight_dtype=dtype, speculation=None, expert_parallel=ranks)
 
     @property
     def compute_dtype(self) -> str:
@@ -66,6 +90,9 @@ def deploy(
     chunk_tokens: int | None = None,
     efficiency: Efficiency | None = None,
     calibration: Path | None = None,
+    speculation: TokenSpeculation | None = None,
+    expert_parallel: int = 1,
+    memory_share: float | None = None,
 ) -> Deployment:
     """Put a model on devices and check that it fits.
 
@@ -75,8 +102,14 @@ def deploy(
         None: what the checkpoint's configuration says (its quantisation, else bf16).
     calibration : Path or None
         A calibration file in place of the bundled one.
+    expert_parallel : int
+        As in `Deployment`; must divide `n_devices` and the number of experts.
+    memory_share : float or None
+        Share of each device's memory for this engine; None: the engine's default.
     efficiency : Efficiency or None
         None: the device's own fitted factors, else those of its class.
+    speculation : TokenSpeculation or None
+        A decode option of `costmodel.speculation.token_speculation`.
 
     Raises
     ------
@@ -88,14 +121,16 @@ def deploy(
     arch = find_model(model) if isinstance(model, str) else model
     device = find_hardware(hardware) if isinstance(hardware, str) else hardware
     profile = engine(engine_name)
-    limits: dict[str, int] = {}
-    if max_seqs is not None:
-        limits["max_seqs"] = max_seqs
-    if chunk_tokens is not None:
-        limits["chunk_tokens"] = chunk_tokens
+    limits = {k: v for k, v in (("max_seqs", max_seqs), ("chunk_tokens", chunk_tokens)) if v is not None}
     if any(v < 1 for v in limits.values()):
         raise InputError(f"engine limits must be >= 1, got {limits}")
-    profile = replace(profile, **limits)  # type: ignore[arg-type]  # both limits are int fields
+    share = profile.memory_share if memory_share is None else memory_share
+    if not 0 < share <= 1:
+        raise InputError(f"memory_share must be above 0 and at most 1, got {share:g}")
+    if calibration is not None:
+        own = engine_factors(engine_name, ENGINE_FACTORS, calibration)
+        profile = replace(profile, factors={**profile.factors, **own})
+    profile = replace(profile, memory_share=share, **limits)  # type: ignore[arg-type]  # ints
     stated = arch.quantisation.weight_dtype if arch.quantisation else "bf16"
     dep = Deployment(
         hardware=device,
@@ -105,6 +140,8 @@ def deploy(
         kv_dtype=kv_dtype,
         engine=profile,
         efficiency=efficiency or find_efficiency(device, calibration),
+        speculation=speculation,
+        expert_parallel=expert_parallel,
     )
     _check(dep)
     return dep
@@ -125,16 +162,25 @@ def _check(dep: Deployment) -> None:
     weight_bytes_each(dep.weight_dtype)
     kv_bytes_each(dep.kv_dtype)
     compute_dtype(dep.weight_dtype, device.peak_flops_per_s)
-    for layer, _ in layer_groups(dep.model):
-        heads = _splittable_heads(layer.attention)
-        if any(h % dep.n_devices for h in heads.values()):
-            every = [h for each, _ in layer_groups(dep.model) for h in _splittable_heads(each.attention).values()]
-            named = " and ".join(f"{n} {what}" for what, n in heads.items())
-            raise InputError(
-                f"{dep.model.name}: n_devices = {dep.n_devices} does not divide the {named} of its layers evenly; "
-                f"allowed: divisors of {math.gcd(*every)}"
-            )
+    drafter = dep.drafter
+    if drafter is not None:
+        check_heads(drafter.model, dep.n_devices)
+        weight_bytes_each(drafter.weight_dtype)
+        compute_dtype(drafter.weight_dtype, device.peak_flops_per_s)
+    check_heads(dep.model, dep.n_devices)
+    check_experts(dep.model, dep.n_devices, dep.expert_parallel)
     rule = cache_rule(dep)
+    if rule.chunk_tokens < dep.engine.max_seqs * rule.pass_tokens and rule.pass_tokens > 1:
+        raise InputError(
+            f"{dep.label}: a step of max_seqs = {dep.engine.max_seqs} sequences checks {rule.pass_tokens} tokens each, "
+            f"more than its token budget of {rule.chunk_tokens}; lower max_seqs or the decode length"
+        )
+    _check_memory(dep, rule)
+
+
+def _check_memory(dep: Deployment, rule: CacheRule) -> None:
+    """One cache block fits beside weights and reserve."""
+    assert dep.hardware.memory_bytes is not None
     if rule.state_aligned and rule.chunk_tokens < rule.block_tokens:
         raise InputError(
             f"{dep.label}: chunk_tokens = {rule.chunk_tokens} is below the cache block of {rule.block_tokens} tokens"
@@ -142,7 +188,7 @@ def _check(dep: Deployment) -> None:
     if kv_capacity_tokens(dep) < rule.block_tokens:
         least = rule.block_tokens * kv_bytes_per_token_per_rank(dep) + sequence_bytes_per_rank(dep)
         needed = weights_per_device_bytes(dep) + dep.engine.reserve_bytes + least
-        available = device.memory_bytes.value * dep.engine.memory_share
+        available = dep.hardware.memory_bytes.value * dep.engine.memory_share
         raise CapacityError(
             f"{dep.label} does not fit: each device needs {needed / 1e9:.1f} GB for weights, reserve and a cache block "
             f"and has {available / 1e9:.1f} GB usable; use more devices, a smaller weight_dtype or larger memory",
@@ -151,32 +197,14 @@ def _check(dep: Deployment) -> None:
         )
 
 
-def _splittable_heads(attention: AttentionSpec) -> dict[str, int]:
-    if isinstance(attention, LinearAttention):
-        return {"linear-attention value heads": attention.n_value_heads, "key heads": attention.n_key_heads}
-    return {"query heads": attention.n_heads}
-
-
-def kv_heads_per_rank(attention: Attention, n_devices: int) -> int:
-    """KV heads each device keeps: `max(1, ceil(n_kv_heads / n_devices))`; more devices than heads replicate them."""
-    return max(1, -(-attention.n_kv_heads // n_devices))
-
-
-def kv_bytes_per_rank(attention: AttentionSpec, n_devices: int, kv_dtype: str) -> float:
-    """KV-cache bytes one token takes in one layer on one device; latent attention keeps all of it on each."""
-    total = float(kv_bytes_per_token_of(attention, kv_dtype))
-    if isinstance(attention, Attention):
-        return total * kv_heads_per_rank(attention, n_devices) / attention.n_kv_heads
-    return total
-
-
 def kv_bytes_per_token_per_rank(dep: Deployment) -> float:
-    """KV-cache bytes one token costs on one device, over the layers that keep the whole context."""
-    return sum(
+    """KV-cache bytes one token costs on one device, over the layers that keep the whole context; a drafter's too."""
+    own = sum(
         count * kv_bytes_per_rank(layer.attention, dep.n_devices, dep.kv_dtype)
         for layer, count in layer_groups(dep.model)
         if not (isinstance(layer.attention, Attention) and layer.attention.window is not None)
     )
+    return own + (kv_bytes_per_token_per_rank(dep.drafter) if dep.drafter else 0.0)
 
 
 def kv_bytes_per_token(dep: Deployment) -> float:
@@ -185,34 +213,42 @@ def kv_bytes_per_token(dep: Deployment) -> float:
 
 
 def sequence_bytes_per_rank(dep: Deployment) -> float:
-    """Bytes one running sequence needs on one device whatever its length: recurrent state and full sliding windows."""
-    total = 0.0
+    """Bytes one running sequence needs on one device whatever its length: recurrent state and full sliding windows.
+
+    A state per token that a pass checks is kept, so that a rejected draft can be undone; a drafter's own on top.
+    """
+    total = sequence_bytes_per_rank(dep.drafter) if dep.drafter else 0.0
+    states = 1 if dep.speculation is None else dep.speculation.pass_tokens
     for layer, count in layer_groups(dep.model):
         a = layer.attention
         if isinstance(a, LinearAttention):
-            total += count * state_bytes_per_rank(a, dep.n_devices)
+            total += count * states * state_bytes_per_rank(a, dep.n_devices)
         elif isinstance(a, Attention) and a.window is not None:
             total += count * kv_bytes_per_rank(a, dep.n_devices, dep.kv_dtype) * a.window
     return total
 
 
-def state_bytes_per_rank(a: LinearAttention, n_devices: int) -> float:
-    """Recurrent state and convolution tail of a sequence in one layer: (V dk dv s + (2 K dk + V dv)(w - 1) 2) / n."""
-    state = a.n_value_heads * a.d_key * a.d_value * a.state_bytes_each
-    conv = (2 * a.n_key_heads * a.d_key + a.n_value_heads * a.d_value) * (a.conv_width - 1) * 2
-    return (state + conv) / n_devices
-
-
 def weights_per_device_bytes(dep: Deployment) -> float:
-    """Weight bytes resident on one device: an even part of what is split, all of the products that are replicated."""
+    """Weight bytes resident on one device: an even part of what is split, all of the products that are replicated.
+
+    A draft model comes on top; of a prediction layer its layer and the product before it, embedding and head being the
+    model's own.
+    """
     n = dep.n_devices
+    drafter = dep.drafter
+    extra = weights_per_device_bytes(drafter) if drafter else 0.0
+    if drafter and dep.speculation and dep.speculation.method == "mtp":
+        extra -= weight_bytes(replace(drafter.model, layers=()), drafter.weight_dtype) / n
+        projection = prediction_product(drafter.model.hidden)
+        each = weight_bytes_each(product_dtype(drafter.model, drafter.weight_dtype, projection))
+        extra += projection.params * each / n
     replicated = sum(
         count * p.params * weight_bytes_each(product_dtype(dep.model, dep.weight_dtype, p))
         for layer, count in layer_groups(dep.model)
         for p in products(layer, dep.model.hidden)
         if p.split == "none"
     )
-    return (weight_bytes(dep.model, dep.weight_dtype) + (n - 1) * replicated) / n
+    return (weight_bytes(dep.model, dep.weight_dtype) + (n - 1) * replicated) / n + extra
 
 
 def kv_capacity_tokens(dep: Deployment) -> int:
@@ -247,11 +283,17 @@ def cache_rule(dep: Deployment) -> CacheRule:
     groups = layer_groups(dep.model)
     linear = [g.attention for g, _ in groups if isinstance(g.attention, LinearAttention)]
     if not linear:
-        return CacheRule(block_tokens=page, chunk_tokens=dep.engine.chunk_tokens)
+        return _with_passes(dep, CacheRule(block_tokens=page, chunk_tokens=dep.engine.chunk_tokens))
     state = max(state_bytes_per_rank(a, dep.n_devices) for a in linear)
     kv = max(kv_bytes_per_rank(g.attention, dep.n_devices, dep.kv_dtype) for g, _ in groups)
     block = page * math.ceil(state / (page * kv)) if kv else dep.engine.chunk_tokens
-    return CacheRule(block_tokens=block, chunk_tokens=dep.engine.chunk_tokens, state_aligned=True)
+    rule = CacheRule(block_tokens=block, chunk_tokens=dep.engine.chunk_tokens, state_aligned=True)
+    return _with_passes(dep, rule)
+
+
+def _with_passes(dep: Deployment, rule: CacheRule) -> CacheRule:
+    s = dep.speculation
+    return rule if s is None else replace(rule, tokens_per_pass=s.tokens_per_pass, pass_tokens=s.pass_tokens)
 
 
 def factor_values(dep: Deployment) -> Mapping[str, float]:

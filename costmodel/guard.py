@@ -18,19 +18,23 @@ class HoldViolation(RuntimeError):
 class RoundGuard:
     """The books of one round of strategy `name`; offsets count from the committed steps.
 
-    Every method raises `HoldViolation` or `ValueError` where the strategy breaks the protocol.
+    `carried` are the effects of drafted steps left by the round before, whose reads have run. Every method raises
+    `HoldViolation` or `ValueError` where the strategy breaks the protocol. A tool may run while a review is pending:
+    it must run freely all the same.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, carried: Sequence[Effect] = ()) -> None:
         self.name = name
-        self.effects: list[Effect] = []
-        self.ran: set[int] = set()
+        self.effects: list[Effect] = list(carried)
+        self.ran: set[int] = {o for o, effect in enumerate(carried) if effect in RUNS_FREELY}
+        self.reviewed = 0
         self.accepted: int | None = None
         self.written: int | None = None
+        self.reused = False
 
     @property
     def drafted(self) -> int:
-        """Steps drafted so far."""
+        """Steps drafted so far, carried ones included."""
         return len(self.effects)
 
     def before_draft(self, offset: int) -> None:
@@ -49,6 +53,9 @@ class RoundGuard:
         if offset >= self.drafted or self.effects[offset] not in RUNS_FREELY:
             effect = self.effects[offset] if offset < self.drafted else "not drafted"
             raise HoldViolation(f"{self.name}: step {offset} of the segment ({effect}) is held until a verdict")
+
+    def after_call(self, offset: int) -> None:
+        """The tools of a drafted step have answered."""
         self.ran.add(offset)
 
     def before_review(self, n: int) -> None:
@@ -56,11 +63,13 @@ class RoundGuard:
         if not 1 <= n <= self.drafted:
             raise ValueError(f"{self.name}: {self.drafted} steps are drafted, so {n} cannot be reviewed")
         self._need_run(n if self.effects[n - 1] in RUNS_FREELY else n - 1)
+        self.reviewed = n
 
     def after_review(self, accepted: int) -> None:
         """The verdict: how many steps are valid."""
-        if not 0 <= accepted <= self.drafted:
-            raise ValueError(f"{self.name}: a verdict accepts between 0 and {self.drafted} steps, got {accepted}")
+        most = self.reviewed or self.drafted
+        if not 0 <= accepted <= most:
+            raise ValueError(f"{self.name}: a verdict accepts between 0 and {most} steps, got {accepted}")
         self.accepted = accepted
 
     def before_write(self) -> None:
@@ -72,6 +81,22 @@ class RoundGuard:
         if self.accepted is None or not 0 <= offset <= self.accepted:
             raise ValueError(f"{self.name}: a repair needs a verdict that accepts the {offset} steps before it")
         self._write_once(offset)
+
+    def before_reuse(self, offset: int) -> None:
+        """The written step takes over what was run for the draft in its place: same call, and one that runs freely."""
+        if self.written != offset or offset >= self.drafted or self.effects[offset] not in RUNS_FREELY:
+            raise HoldViolation(f"{self.name}: no free draft stands where step {offset} was written")
+        self.reused = True
+
+    def before_carry(self, n_committed: int, offsets: Sequence[int]) -> None:
+        """Drafted steps go on to the next round: only behind a whole accepted segment, one after the other."""
+        follows = list(offsets) == list(range(n_committed, n_committed + len(offsets)))
+        if offsets and (self.written is not None or not follows or offsets[-1] >= self.drafted):
+            raise ValueError(f"{self.name}: only drafted steps right behind an accepted segment can be carried on")
+        self._need_run(offsets[-1] if offsets else 0)
+        last = offsets[-1] if offsets else None
+        if last is not None and self.effects[last] in RUNS_FREELY and last not in self.ran:
+            raise HoldViolation(f"{self.name}: the read of carried step {last} has not run")
 
     def before_commit(self, offsets: Sequence[int]) -> tuple[int, list[int]]:
         """Check a commit; returns how many drafted steps it keeps, and the offsets whose tools run now."""
@@ -85,7 +110,9 @@ class RoundGuard:
             raise ValueError(
                 f"{self.name}: a round commits a prefix of its segment: {allowed} steps are accepted, {n} came"
             )
-        return kept, [o for o in offsets if o not in self.ran or (ends_written and o == n - 1)]
+        if self.reused and n - 1 not in self.ran:
+            raise HoldViolation(f"{self.name}: the tool run that the written step takes over has not ended")
+        return kept, [o for o in offsets if o not in self.ran or (ends_written and o == n - 1 and not self.reused)]
 
     def _write_once(self, offset: int) -> None:
         if self.written is not None:

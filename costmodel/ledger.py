@@ -14,7 +14,7 @@ from typing import NamedTuple
 from costmodel.protocol import Role
 from costmodel.request import RequestPlan
 from costmodel.session import EngineRequest, ToolRun, Work
-from costmodel.step import clipped_sum
+from costmodel.spans import run_sum
 
 
 class Row(NamedTuple):
@@ -36,12 +36,17 @@ class Share(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """How a role's requests are priced: `windows` of its attention, API or not, behind a link or not."""
+    """How a role's requests are priced: `windows` of its attention, API or not, behind a link or not.
+
+    `pass_tokens` and `tokens_per_pass` are those of `CacheRule`.
+    """
 
     windows: tuple[int | None, ...]
     is_api: bool
     has_link: bool
     min_cacheable_tokens: int = 0
+    pass_tokens: int = 1
+    tokens_per_pass: float = 1.0
 
 
 def phase_tokens(request: EngineRequest, start: int, end: int) -> Iterator[tuple[str, int]]:
@@ -58,7 +63,7 @@ def phase_tokens(request: EngineRequest, start: int, end: int) -> Iterator[tuple
 def request_shares(request: EngineRequest, plan: RequestPlan, shape: Shape) -> tuple[Share, ...]:
     """Rows of one request on an idle engine, by phase.
 
-    A prefill pass is shared among phases by tokens; decode is `output - 1` steps whose cost is affine in context.
+    A prefill pass is shared among phases by tokens; decode passes cost a fixed part and one per token of context.
     """
     if shape.is_api:
         return tuple(_api_shares(request, plan, shape))
@@ -72,7 +77,7 @@ def request_shares(request: EngineRequest, plan: RequestPlan, shape: Shape) -> t
         n = plan.decode_passes
         out.append(Share(Row("decode_step", role), request.decode_phase, float(n)))
         for w in shape.windows:
-            seen = float(clipped_sum(float(request.prompt_tokens), float(n), w))
+            seen = float(run_sum(float(request.prompt_tokens), float(n), w, shape.pass_tokens, shape.tokens_per_pass))
             out.append(Share(Row("decode_context", role, w), request.decode_phase, seen))
     out.append(Share(Row("host_request", role), "host", 1.0))
     out.append(Share(Row("host_token", role), "host", float(request.prompt_tokens)))

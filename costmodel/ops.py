@@ -6,26 +6,24 @@ sample axis; shapes broadcast.
     t_o = smooth(tc, tm) + c,   smooth(x, y) = (x^p + y^p)^(1/p)
     tc = flops / (peak e_c),    tm = bytes / (bandwidth e_m)
 
-and never below the time in which the operation's energy can be spent under the power limit. A decode attention's
-`tc` and `tm` both grow in proportion to its context, so a decode step is affine in the sum of contexts.
+and never below the time in which the operation's energy can be spent under the power limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.arch import Attention, AttentionSpec, DenseMlp, LatentAttention, Layer, LinearAttention, MoeMlp
-from costmodel.counts import head_dtype, kv_bytes_per_token_of, product_dtype
-from costmodel.deployment import Deployment, kv_heads_per_rank, state_bytes_per_rank
+from costmodel.arch import Attention, AttentionSpec, DenseMlp, Layer, MoeMlp
+from costmodel.counts import head_dtype, product_dtype
+from costmodel.deployment import Deployment
 from costmodel.dtypes import compute_dtype, kv_bytes_each, weight_bytes_each
-from costmodel.products import Product, products
-from costmodel.roof import smooth, touched_experts
-
-Num = Any
-"""A float or a numpy array of floats."""
+from costmodel.products import Product, prediction_product, products
+from costmodel.roof import rank_skew, smooth, touched_experts
+from costmodel.shares import kv_heads_per_rank
+from costmodel.spans import Num
 
 _ALLREDUCE_EXPONENT = 0.44
 """L(n) = L(2) (n/2)^0.44 reproduces the fitted 6, 8 and 11 microseconds at 2, 4 and 8 devices."""
@@ -41,7 +39,8 @@ _LOW_PRECISION = {"fp8": 0.5, "int8": 0.5, "fp4": 0.25}
 class Op(NamedTuple):
     """One operation of one device: work, seconds, the two roofs `compute_s` and `memory_s` it is bound by.
 
-    `work_s` are the seconds under both and the power limit, without fixed time.
+    `work_s` are the seconds under both and the power limit, without fixed time; `exponent` is the roof's p, 0 for a
+    hard maximum.
     """
 
     name: str
@@ -57,6 +56,7 @@ class Op(NamedTuple):
     memory_s: Num = 0.0
     link_s: Num = 0.0
     work_s: Num = 0.0
+    exponent: Num = 0.0
 
 
 class Rank:
@@ -66,6 +66,7 @@ class Rank:
         device = dep.hardware
         assert device.bandwidth_bytes_per_s is not None
         self.n = dep.n_devices
+        self.expert_ranks = dep.expert_parallel
         self.model = dep.model
         self.weight_dtype = dep.weight_dtype
         self.factors = factors
@@ -96,9 +97,10 @@ class Rank:
         """Price one operation under its roofs and the power limit."""
         f = self.factors
         joules = flops * (f["flop_j"] * energy_scale) + (weight + kv + state + activation) * f["byte_j"]
-        work = smooth(tc, tm, f[exponent]) if exponent else np.maximum(tc, tm)
+        p: Num = f[exponent] if exponent else 0.0
+        work = smooth(tc, tm, p) if exponent else np.maximum(tc, tm)
         work = np.maximum(work, joules / self.dynamic_w)
-        return Op(name, flops, weight, kv, state, activation, 0.0, joules, work + fixed_s, tc, tm, 0.0, work)
+        return Op(name, flops, weight, kv, state, activation, 0.0, joules, work + fixed_s, tc, tm, 0.0, work, p)
 
     def precision(self, dtype: str) -> tuple[float, bool, float]:
         """Peak FLOP/s of products with weights of `dtype`, whether they run below 16 bit, and their energy scale."""
@@ -133,7 +135,10 @@ class Rank:
         )
 
     def experts(self, mlp: MoeMlp, hidden: int, m: Num) -> Op:
-        """All routed experts of a layer: N(m) of them are read, rows padded to a tile per touched expert."""
+        """All routed experts of a layer: N(m) of them are read, rows padded to a tile per touched expert.
+
+        Work is the mean over devices; with expert parallelism time follows the rank that holds most of the N(m).
+        """
         f = self.factors
         k, n_experts = mlp.top_k, mlp.n_experts
         touched = np.minimum(touched_experts(n_experts, k, m, f["expert_correlation"]), m * k)
@@ -142,12 +147,14 @@ class Rank:
         peak, low, scale = self.precision(self.weight_dtype)
         flops = 2.0 * m * k * per_expert
         weight = touched * per_expert * weight_bytes_each(self.weight_dtype)
-        inner = 3.0 * mlp.width / self.n
-        activation = (1.0 if low else 2.0) * m * k * (hidden + inner) + 2.0 * m * k * hidden
+        inner = 3.0 * mlp.width * self.expert_ranks / self.n
+        routed = m * k / self.expert_ranks
+        activation = (1.0 if low else 2.0) * routed * (hidden + inner) + 2.0 * routed * hidden
+        skew = rank_skew(n_experts, self.expert_ranks, touched)
         return self.op(
             "experts",
-            tc=2.0 * rows * per_expert / (peak * f["expert_compute"]),
-            tm=(weight + activation) / (self.bandwidth * f["expert_memory"]),
+            tc=2.0 * rows * per_expert / (peak * f["expert_compute"]) * skew,
+            tm=(weight + activation) / (self.bandwidth * f["expert_memory"]) * skew,
             fixed_s=f["expert_s"],
             energy_scale=scale,
             flops=flops,
@@ -161,6 +168,11 @@ class Rank:
         dtype = head_dtype(arch, self.weight_dtype)
         return self.product("head", rows, arch.hidden, arch.vocab / self.n, dtype, np.minimum(rows, 1.0))
 
+    def projection(self, m: Num) -> Op:
+        """What a multi-token-prediction layer applies to hidden state and embedding before its layer."""
+        p = prediction_product(self.model.hidden)
+        return self.product(p.name, m, p.k, p.n / self.n, product_dtype(self.model, self.weight_dtype, p))
+
     def elementwise(self, name: str, n_bytes: Num, kernels: float) -> Op:
         """Norms, rotary embedding, activation: bytes over bandwidth plus launches."""
         f = self.factors
@@ -169,18 +181,31 @@ class Rank:
             name, tc=0.0 * tm, tm=tm, fixed_s=kernels * f["elementwise_s"], exponent=None, activation=n_bytes
         )
 
-    def allreduce(self, m: Num, hidden: int) -> Op:
-        """The two all-reduces of a layer: 2 (L(n) + rows * hidden * 2 / (link e_link)).
+    def allreduce(self, m: Num, hidden: int, count: int) -> Op:
+        """The `count` all-reduces of a layer, each L(n) + rows * hidden * 2 / (link e_link).
 
         Bytes sent are those of a ring, 2 (n-1)/n of the payload; measured steps at 2, 4 and 8 devices take the same
         time for the same payload, as where the switch adds up on the way.
         """
-        f = self.factors
         payload = m * hidden * 2.0
-        latency = f["allreduce_s"] * (self.n / 2.0) ** _ALLREDUCE_EXPONENT
-        link_s = 2.0 * (latency + payload / (self.link * f["link_bandwidth"]))
+        link_s = count * (self._latency_s() + payload / (self.link * self.factors["link_bandwidth"]))
         payload = payload * 2.0 * (self.n - 1) / self.n
-        return Op("allreduce", 0.0 * m, interconnect_bytes=2.0 * payload, seconds=link_s, link_s=link_s)
+        return Op("allreduce", 0.0 * m, interconnect_bytes=count * payload, seconds=link_s, link_s=link_s)
+
+    def all_to_all(self, m: Num, hidden: int, mlp: MoeMlp) -> Op:
+        """Dispatch to the ranks that hold a token's experts, and back: L(n) + 2 rows / n * others * hidden * 2 / link.
+
+        others = (R - 1)(1 - (1 - 1/R)^k): ranks beside its own that a token's k experts lie on, R ranks in all. Both
+        ways together take an all-reduce's latency, which is a reduce-scatter and a gather (assumed).
+        """
+        ranks = self.expert_ranks
+        others = (ranks - 1) * (1.0 - (1.0 - 1.0 / ranks) ** mlp.top_k)
+        sent = 2.0 * m / self.n * others * hidden * 2.0
+        link_s = self._latency_s() + sent / (self.link * self.factors["link_bandwidth"])
+        return Op("all_to_all", 0.0 * m, interconnect_bytes=sent, seconds=link_s, link_s=link_s)
+
+    def _latency_s(self) -> Num:
+        return self.factors["allreduce_s"] * (self.n / 2.0) ** _ALLREDUCE_EXPONENT
 
 
 def dense_ops(rank: Rank, layer: Layer, m: Num) -> list[Op]:
@@ -194,8 +219,11 @@ def dense_ops(rank: Rank, layer: Layer, m: Num) -> list[Op]:
         ops.append(rank.experts(mlp, hidden, m))
     width = mlp.width if isinstance(mlp, DenseMlp) else mlp.top_k * mlp.width
     ops.append(rank.elementwise("elementwise", m * (8.0 * hidden + 3.0 * width / n) * 2.0, 3.0))
+    routed = isinstance(mlp, MoeMlp) and rank.expert_ranks > 1
     if n > 1:
-        ops.append(rank.allreduce(m, hidden))
+        ops.append(rank.allreduce(m, hidden, 1 if routed else 2))
+    if isinstance(mlp, MoeMlp) and routed:
+        ops.append(rank.all_to_all(m, hidden, mlp))
     return ops
 
 
@@ -206,95 +234,3 @@ def _per_rank(p: Product, attention: AttentionSpec, n: int) -> tuple[float, floa
         own = (p.n - kv * attention.n_kv_heads) / n
         return p.k, own + kv * kv_heads_per_rank(attention, n)
     return (p.k / n if p.split == "k" else p.k), (p.n / n if p.split == "n" else p.n)
-
-
-class Span(NamedTuple):
-    """What an attention sees in one step.
-
-    `context_tokens` is summed over new tokens (each sees itself), `touched_tokens` are KV entries read or written,
-    each once. In decode the two are equal, so time stays proportional to context.
-    """
-
-    context_tokens: Num
-    touched_tokens: Num
-    new_tokens: Num
-    n_seqs: Num
-
-
-def attention_ops(rank: Rank, a: AttentionSpec, span: Span, full: Span, *, decode: bool) -> list[Op]:
-    """Attention of one layer over `span` (clipped to its window) and, for sparse attention, the indexer over `full`.
-
-    prefill flops 4 heads d sum(context); KV is read once per sequence and pass. Decode of latent attention, and all of
-    sparse attention, runs in absorbed form, 2 heads (2 kv_rank + d_rope) per context token; prefill projects the cached
-    part up again, 2 kv_rank heads (d_nope + d_value) per cached token. New tokens of a sparse prefill choose different
-    ones, so it reads as many as they can choose, at most all. Gated delta: 7 V dk dv flops per token, the state read
-    and written once per sequence and pass.
-    """
-    f = rank.factors
-    peak, present = rank.half_flops_per_s, np.minimum(span.n_seqs, 1.0)
-    if isinstance(a, LinearAttention):
-        flops = 7.0 * a.n_value_heads * a.d_key * a.d_value / rank.n * span.new_tokens
-        state = 2.0 * state_bytes_per_rank(a, rank.n) * span.n_seqs
-        return [
-            rank.op(
-                "linear_attention",
-                tc=flops / (peak * f["linear_attention_compute"]),
-                tm=state / (rank.bandwidth * f["attention_decode_memory"]),
-                fixed_s=f["linear_attention_s"] * present,
-                flops=flops,
-                state=state,
-            )
-        ]
-    if isinstance(a, Attention):
-        flops = 4.0 * a.d_head * a.n_heads / rank.n * span.context_tokens
-        token_bytes = 2.0 * kv_heads_per_rank(a, rank.n) * a.d_head * rank.kv_each
-        row_bytes = 4.0 * a.d_head * a.n_heads / rank.n
-    else:
-        absorbed = decode or a.index_topk > 0
-        per = (2 * a.kv_rank + a.d_rope) if absorbed else (a.d_nope + a.d_rope + a.d_value)
-        flops = 2.0 * a.n_heads / rank.n * per * span.context_tokens
-        token_bytes = (a.kv_rank + a.d_rope) * rank.kv_each
-        row_bytes = 2.0 * a.n_heads / rank.n * per
-        if a.index_topk and not decode:
-            span = span._replace(touched_tokens=np.minimum(full.touched_tokens, span.context_tokens))
-    ops = [_softmax(rank, "attention", flops, token_bytes, row_bytes, span, decode=decode)]
-    if isinstance(a, LatentAttention) and not absorbed:
-        up = Product("kv_b", a.kv_rank, a.n_heads * (a.d_nope + a.d_value))
-        dtype = product_dtype(rank.model, rank.weight_dtype, up)
-        cached = span.touched_tokens - span.new_tokens
-        ops.append(rank.product("kv_b_cached", cached, up.k, up.n / rank.n, dtype, 0.0))
-    if isinstance(a, LatentAttention) and a.index_heads:
-        flops = 2.0 * a.index_heads * a.index_d_head * full.context_tokens
-        key = kv_bytes_per_token_of(a, rank.kv_dtype) - token_bytes
-        ops.append(_softmax(rank, "indexer", flops, key, 2.0 * a.index_heads * a.index_d_head, full, decode=decode))
-    return ops
-
-
-def _softmax(
-    rank: Rank, name: str, flops: Num, token_bytes: float, row_bytes: float, span: Span, *, decode: bool
-) -> Op:
-    """Scores and values over a cache; `row_bytes` are query and output of one new token, `token_bytes` of its KV."""
-    f = rank.factors
-    kv = token_bytes * span.touched_tokens
-    rows = row_bytes * span.new_tokens
-    bandwidth = rank.bandwidth * f["attention_decode_memory"]
-    present = np.minimum(span.n_seqs, 1.0)
-    if decode:  # what does not grow with context stays outside the roof, which keeps a step affine in context
-        return rank.op(
-            f"{name}_decode",
-            tc=flops / rank.half_flops_per_s,
-            tm=kv / bandwidth,
-            fixed_s=f["attention_decode_s"] * present + rows / bandwidth,
-            flops=flops,
-            kv=kv,
-        )
-    tile = 1.0 + f["attention_tile_tokens"] * span.new_tokens / np.maximum(span.context_tokens, 1.0)
-    return rank.op(
-        f"{name}_prefill",
-        tc=flops * tile / (rank.half_flops_per_s * f["attention_prefill_compute"]),
-        tm=(kv + rows + 2.0 * token_bytes * span.new_tokens) / bandwidth,
-        fixed_s=f["attention_prefill_s"] * present,
-        flops=flops,
-        kv=kv,
-        activation=rows,
-    )

@@ -12,11 +12,12 @@ from costmodel.api import Api
 from costmodel.cost import COLUMNS
 from costmodel.deployment import Deployment, factor_values
 from costmodel.ledger import Row, Shape
-from costmodel.ops import Num
 from costmodel.protocol import Role
 from costmodel.request import CacheRule, RequestPlan, plan_request
 from costmodel.session import EngineRequest
-from costmodel.step import BUSY, StepModel
+from costmodel.spans import Num
+from costmodel.step import StepModel
+from costmodel.step_parts import BUSY
 from hwprofiles.errors import InputError
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -47,7 +48,7 @@ def central_factors(sites: Sites) -> dict[str, Num]:
     """Central values of every uncertain factor of the sites, by qualified name.
 
     Names: `HARDWARE.factor` and `ENGINE.factor` (shared by roles on the same kind of device), `ROLE.request_s`,
-    `ROLE.output_token_s` for an API, `link.rtt_s`, `link.bytes_per_s`.
+    `ROLE.output_token_s` and `ROLE.input_token_s` for an API, `link.rtt_s`, `link.bytes_per_s`.
 
     Raises
     ------
@@ -67,6 +68,8 @@ def _site_factors(role: Role, site: Site) -> dict[str, float]:
     if isinstance(site.server, Api):
         out[f"{role}.request_s"] = site.server.request_s.value
         out[f"{role}.output_token_s"] = site.server.output_token_s.value
+        if site.server.input_token_s is not None:
+            out[f"{role}.input_token_s"] = site.server.input_token_s.value
     else:
         dep = site.server
         out |= {f"{dep.hardware.name}.{k}": v for k, v in dep.efficiency.values().items()}
@@ -107,7 +110,8 @@ class Pricing:
         if isinstance(site.server, Api):
             return Shape((), True, site.link is not None, site.server.min_cacheable_tokens)
         windows = tuple(dict.fromkeys([*self.models[role].windows, None]))
-        return Shape(windows, False, site.link is not None)
+        rule = self.models[role].rule
+        return Shape(windows, False, site.link is not None, 0, rule.pass_tokens, rule.tokens_per_pass)
 
     def plan(self, request: EngineRequest) -> RequestPlan:
         """The passes of a request on an idle engine."""
@@ -182,7 +186,9 @@ class Pricing:
             "api_write_token": server.cache_write_usd,
             "api_output_token": server.output_usd,
         }[kind]
-        seconds = self.factors[f"{role}.output_token_s"] if kind == "api_output_token" else 0.0
+        paced = {"api_output_token": "output_token_s", "api_input_token": "input_token_s"}
+        paced["api_write_token"] = "input_token_s"
+        seconds = self.factors.get(f"{role}.{paced[kind]}", 0.0) if kind in paced else 0.0
         block = _wall(_spread(seconds, n))
         block[USD] = usd
         return block

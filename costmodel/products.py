@@ -97,6 +97,11 @@ def attention_projection_params(attention: AttentionSpec, hidden: int) -> int:
     return sum(p.params for p in attention_products(attention, hidden))
 
 
+def prediction_product(hidden: int) -> Product:
+    """What a multi-token-prediction layer applies first: last hidden state and next token's embedding, 2 h x h."""
+    return Product("mtp_projection", 2 * hidden, hidden)
+
+
 def mlp_products(mlp: MlpSpec, hidden: int) -> tuple[Product, ...]:
     """Matrix products of a feed-forward layer that every token passes: dense, or router and shared expert of a MoE."""
     match mlp:

@@ -1,13 +1,12 @@
 """The request language: all that a strategy may ask for, whoever answers.
 
 A strategy is written once, as a generator of rounds; `walk`, `expect`, the simulator and a real run answer the same
-requests. Concurrency (`Start`, `Wait`, `Cancel`, `Observe`) joins with the strategies that need it; all nine are
-written out in docs/strategies.md.
+requests. What it wants to know in the next round it hands back with its commit, so a strategy itself never changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -31,7 +30,27 @@ class StepLike(Protocol):
 
 
 class View(Protocol):
-    """What a strategy may know of the task: read-only."""
+    """What a strategy may know of the task: read-only.
+
+    `carried` are drafted steps that the round before left for this one, their reads run; `memory` is what it left
+    beside them (None in the first round).
+    """
+
+    @property
+    def carried(self) -> tuple[StepLike, ...]:
+        """Drafted steps behind the committed ones."""
+
+    @property
+    def memory(self) -> Hashable:
+        """What `Commit.memory` of the round before said."""
+
+    @property
+    def last_effect(self) -> Effect | None:
+        """Effect of the last committed step; None before the first."""
+
+    @property
+    def length(self) -> int | None:
+        """Steps of the recorded task; None where nobody can know."""
 
     def ended(self, segment: Sequence[StepLike]) -> bool:
         """True when nothing is left to write after the committed steps and `segment`."""
@@ -84,14 +103,76 @@ class Repair:
     accepted: int
 
 
-Request = Draft | CallTool | Verify | Write | Repair
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Begin a request that takes time (a draft, a tool, a review, a write) and go on; answered with a `Ticket`."""
+
+    request: Draft | CallTool | Verify | Write
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A request under way."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for the first of these to finish (of several at once: the one named first); answered with `Done`."""
+
+    tickets: tuple[Ticket, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A request that has finished, and its answer."""
+
+    ticket: Ticket
+    answer: object
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Give a request up: it is never answered, and what it has consumed stays charged."""
+
+    ticket: Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """Answered with the seconds since the task began, waiting in queues included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toss:
+    """Answered True with probability `share`: the same coin for a task and step in every strategy and run."""
+
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """Let the written `step` take over the tool run begun for `guess`; answered False when the two differ in a call."""
+
+    step: StepLike
+    guess: StepLike
+
+
+Request = Draft | CallTool | Verify | Write | Repair | Start | Wait | Cancel | Observe | Toss | Reuse
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a round returns: the steps that become part of the task, in order; tools not yet run run now."""
+    """What a round returns: the steps that become part of the task, in order; tools not yet run run now.
+
+    `carried` are drafted steps behind an accepted segment, for the next round to go on with; `memory` is handed to it
+    as it is.
+    """
 
     steps: tuple[StepLike, ...]
+    carried: tuple[StepLike, ...] = ()
+    memory: Hashable = None
 
 
 Round = Generator[Request, object, Commit]

@@ -10,6 +10,7 @@ depend on the position in the segment.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,11 @@ def step_hazard(
 
     Limits
     ------
-    Errors of drafter, reviewer and strong author are taken as independent given the hazards.
+    Errors of drafter, reviewer and strong author are taken as independent given the hazards. Steps that
+    `spec_agent_adaptive` lets the strong model write unreviewed count as reviewed ones. Routers have no hazard of
+    their own: each step has its author's (`success_along`).
     """
-    if strategy == "strong_only":
+    if strategy in ("strong_only", "token_speculation", "step_speculation"):
         return strong_hazard
     if strategy == "weak_only":
         return weak_hazard
@@ -52,3 +55,14 @@ def success(hazard: Num, recovery: Num, n_steps: Num) -> Num:
     total = np.asarray(hazard, dtype=float) + recovery
     share = np.where(total > 0, hazard / np.where(total > 0, total, 1.0), 0.0)
     return 1.0 - share * (1.0 - (1.0 - total) ** n_steps)
+
+
+def success_along(hazards: Sequence[Num], recovery: Num) -> Num:
+    """The chain with a hazard per step: C_j = C_{j-1} (1 - q_j) + (1 - C_{j-1}) g from C_0 = 1; S_N = C_N.
+
+    Exact for authors that are drawn step by step: q_j is then the mean of theirs.
+    """
+    clean: Num = 1.0
+    for q in hazards:
+        clean = clean * (1.0 - q) + (1.0 - clean) * recovery
+    return np.asarray(clean, dtype=float)

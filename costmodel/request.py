@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -23,12 +24,18 @@ class CacheRule:
         multiple of `block_tokens`; a prefill stops at its last such boundary.
     keeps_output : bool
         Whether generated tokens join the cached prefix (an engine's KV cache: yes; a priced API caches prompts only).
+    tokens_per_pass : float
+        Output tokens that a decode pass yields per sequence, E; above 1 with token-level speculation.
+    pass_tokens : int
+        Tokens that a decode pass computes per sequence.
     """
 
     block_tokens: int
     chunk_tokens: int
     state_aligned: bool = False
     keeps_output: bool = True
+    tokens_per_pass: float = 1.0
+    pass_tokens: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +55,8 @@ class Pass:
 class RequestPlan:
     """The passes of one request.
 
-    `cached_tokens` come from the prefix cache; `decode_passes` follow the prefill, the first of them on a context of
-    `prompt` tokens; `saved_tokens` are the prefix lengths that later requests may reuse.
+    `cached_tokens` come from the prefix cache; `decode_passes` follow the prefill, pass i = 0, 1, .. of them on a
+    context of `prompt + i tokens_per_pass` tokens; `saved_tokens` are the prefix lengths that later requests may reuse.
     """
 
     cached_tokens: int
@@ -81,11 +88,18 @@ def next_chunk(rule: CacheRule, prompt_tokens: int, computed_tokens: int, budget
     return (boundary if end >= boundary else end // block * block) - computed_tokens
 
 
+def decode_passes(rule: CacheRule, output_tokens: int) -> int:
+    """Decode passes of a request: `ceil((output - 1) / tokens_per_pass)`, the first token coming from the prefill."""
+    if rule.tokens_per_pass == 1.0:
+        return output_tokens - 1
+    return math.ceil((output_tokens - 1) / rule.tokens_per_pass - 1e-9)
+
+
 def plan_request(rule: CacheRule, prompt_tokens: int, reusable_tokens: int, output_tokens: int) -> RequestPlan:
     """Passes of a request that has the engine to itself.
 
-    prefill passes of at most `chunk_tokens`, then `output - 1` decode passes: the first token comes from the last
-    prefill pass, and the last output token is not in the cache afterwards.
+    prefill passes of at most `chunk_tokens`, then `decode_passes`: the first token comes from the last prefill pass,
+    and the last output token is not in the cache afterwards.
 
     Parameters
     ----------
@@ -110,7 +124,7 @@ def plan_request(rule: CacheRule, prompt_tokens: int, reusable_tokens: int, outp
         passes.append(Pass(new, done, done + new == prompt_tokens))
         done += new
     saved = saved_by(rule, hit, tuple(passes), prompt_tokens, output_tokens)
-    return RequestPlan(hit, tuple(passes), output_tokens - 1, saved)
+    return RequestPlan(hit, tuple(passes), decode_passes(rule, output_tokens), saved)
 
 
 def saved_by(

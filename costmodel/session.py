@@ -95,13 +95,13 @@ class _RoleCache:
             self.saved.append(min(max(plan.saved_tokens), limit))
         self.computed = max(self.computed, limit)
 
-    def cut(self, limit: int) -> None:
-        """The context diverges after `limit`: what was computed beyond is void.
+    def cut(self, *limits: int) -> None:
+        """The context diverges after the last of `limits`, and may yet after the others: what is beyond is void.
 
-        A prompt of exactly `limit` recomputes its last token, so it needs the longest saved state below that.
+        A prompt of exactly a limit recomputes its last token, so it needs the longest saved state below that.
         """
-        self.saved = sorted({self.reusable(limit - 1), self.reusable(limit)})
-        self.computed = min(self.computed, limit)
+        self.saved = sorted({self.reusable(at) for limit in limits for at in (limit - 1, limit)})
+        self.computed = min(self.computed, limits[-1])
 
 
 def _first(rule: CacheRule, shared_tokens: int) -> CacheState:
@@ -199,10 +199,11 @@ class Session:
         for role, cache in self._cache.items():
             cache.cut(self._contexts[role][self.index + offset])
 
-    def commit(self, accepted: int, written_by: Role | None) -> tuple[TaskStep, ...]:
+    def commit(self, accepted: int, written_by: Role | None, carried: int = 0) -> tuple[TaskStep, ...]:
         """Commit `accepted` drafted steps and, unless None, one step written by `written_by`; returns them.
 
-        The role that did not write the last step keeps nothing beyond the steps before it.
+        The role that did not write the last step keeps nothing beyond the steps before it. What was computed of the
+        `carried` drafted steps behind stays; each of them may yet be rejected.
         """
         n = accepted + (written_by is not None)
         if n < 1 or n > self.remaining:
@@ -212,7 +213,7 @@ class Session:
         for role, cache in self._cache.items():
             contexts = self._contexts[role]
             mine = written_by is None or role is written_by
-            cache.cut(contexts[self.index] if mine else contexts[start + accepted])
+            cache.cut(*(contexts[self.index : self.index + carried + 1] if mine else (contexts[start + accepted],)))
         return self.task.steps[start : self.index]
 
     def _request(

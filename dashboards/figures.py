@@ -1,12 +1,39 @@
-"""All figures in one place: pure functions, a pandas frame in, a plotly figure out.
+"""All figures in one place: pure functions, a pandas frame or a document of the command line in, a plotly figure out.
 
 Each figure wears the light template; `figure.update_layout(template=dashboards.template.DARK)` turns it dark.
 """
 
 from __future__ import annotations
 
+from dashboards.breakeven import balance_figure, breakeven_map
 from dashboards.comparison import ratios, windows
+from dashboards.engine import engine_load
+from dashboards.latency import latencies
 from dashboards.ledger import phases, timeline
+from dashboards.measured import measured
+from dashboards.pareto import pareto
+from dashboards.reproduce import reproduced
+from dashboards.risk import risk_figure
 from dashboards.roof import roofline
+from dashboards.sizing import fleets
+from dashboards.swept import swept
+from dashboards.tornado import tornado
 
-__all__ = ["phases", "ratios", "roofline", "timeline", "windows"]
+__all__ = [
+    "balance_figure",
+    "breakeven_map",
+    "engine_load",
+    "fleets",
+    "latencies",
+    "measured",
+    "pareto",
+    "phases",
+    "ratios",
+    "reproduced",
+    "risk_figure",
+    "roofline",
+    "swept",
+    "timeline",
+    "tornado",
+    "windows",
+]

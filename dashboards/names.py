@@ -4,6 +4,7 @@ from __future__ import annotations
 
 STRATEGY_LABELS: dict[str, str] = {
     "strong_only": "Strong only",
+    "token_speculation": "Token speculation",
     "weak_only": "Weak only",
     "step_verification": "Step verification",
     "spec_agent": "SpecAgent",

@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 
 STRATEGY_COLOURS: dict[str, str] = {
     "strong_only": "#767676",
+    "token_speculation": "#332288",
     "weak_only": "#E69F00",
     "step_verification": "#56B4E9",
     "spec_agent": "#0072B2",
@@ -16,10 +17,11 @@ STRATEGY_COLOURS: dict[str, str] = {
     "spec_agent_adaptive": "#882255",
 }
 """Okabe and Ito's colours (jfly.uni-koeln.de/color): black as grey so that it reads on both backgrounds; olive in place
-of yellow, which does not read on white, and wine as the ninth, both Paul Tol's (sronpersonalpages.nl/~pault)."""
+of yellow, which does not read on white, wine and indigo besides, all Paul Tol's (sronpersonalpages.nl/~pault)."""
 
 STRATEGY_SYMBOLS: dict[str, str] = {
     "strong_only": "line-ns-open",
+    "token_speculation": "line-ew-open",
     "weak_only": "triangle-up",
     "step_verification": "square",
     "spec_agent": "circle",

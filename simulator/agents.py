@@ -2,102 +2,70 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
-import numpy as np
 import simpy
 
-from costmodel.acceptance import AcceptanceLaw
-from costmodel.cost import COLUMNS, TRAFFIC
-from costmodel.pricing import WALL
+from costmodel.acceptance import MATCH_PRIOR, AcceptanceLaw, expit
+from costmodel.draws import Draws, VerdictRule
+from costmodel.orders import Await, Begin, Came, Halt, Look
 from costmodel.protocol import Role, Strategy
-from costmodel.request import RequestPlan
-from costmodel.rounds import RoundResult, VerdictRule, play_round
+from costmodel.round_result import START, Carry, RoundResult
+from costmodel.rounds import play_round
 from costmodel.session import EngineRequest, ProtocolSizes, Session, ToolRun, Work
 from costmodel.task import Task
 from hwprofiles.errors import InputError
-from simulator.fleet import Cost, Fleet, Part, wall_cost
-from simulator.load import uniforms
+from simulator.answers import Call
+from simulator.booking import Books, Item
+from simulator.fleet import Fleet
+from simulator.load import COIN_STREAM, uniforms
+from simulator.record import Record
+from simulator.results import Recorder
+from simulator.world import Ended, Visit
 
-Verdicts = Callable[[int, Task], VerdictRule]
-"""From a trajectory's number and task to its verdicts."""
+Verdicts = Callable[[int, Task], Draws | VerdictRule]
+"""From a trajectory's number and task to its draws."""
 
-_TRAFFIC = [COLUMNS.index(name) for name in TRAFFIC]
-_NEVER_WASTED = ("host", "network", "queue")
-
-
-@dataclass(slots=True)
-class Record:
-    """What is known of one trajectory; costs and counts are of the rounds that ended."""
-
-    number: int
-    task: str
-    counted: bool
-    arrival_s: float
-    status: str = "unfinished"
-    reason: str = ""
-    finish_s: float = math.nan
-    n_steps: int = 0
-    n_rounds: int = 0
-    n_drafted: int = 0
-    n_accepted: int = 0
-    n_reviews: int = 0
-    n_repairs: int = 0
-    n_preemptions: int = 0
-    queue_s: float = 0.0
-    output_tokens: dict[Role, int] = field(default_factory=lambda: dict.fromkeys(Role, 0))
-    cost: Cost = field(default_factory=lambda: np.zeros(len(COLUMNS)))
-
-    def row(self) -> tuple[Any, ...]:
-        """A row of the frame `trajectories`."""
-        return (
-            self.number,
-            self.task,
-            self.status,
-            self.reason,
-            self.counted,
-            self.arrival_s,
-            self.finish_s,
-            self.finish_s - self.arrival_s,
-            self.queue_s,
-            self.n_steps,
-            self.n_rounds,
-            self.n_drafted,
-            self.n_accepted,
-            self.n_reviews,
-            self.n_repairs,
-            self.n_preemptions,
-            self.output_tokens[Role.WEAK],
-            self.output_tokens[Role.STRONG],
-            float(self.cost[_TRAFFIC].sum()),
-            *self.cost.tolist(),
-        )
+_Events = Generator[simpy.Event, object, None]
 
 
-@dataclass(slots=True)
-class _Done:
-    """A piece of work that has run."""
+@dataclass(slots=True, eq=False)
+class _Life:
+    """One trajectory in progress; `open` are works whose fate later rounds decide, `late` cancelled ones under way."""
 
-    work: Work
-    start_s: float
-    end_s: float
-    parts: tuple[Part, ...]
+    record: Record
+    session: Session
+    draws: Draws | VerdictRule
+    seats: dict[Role, int]
+    visit: Visit
+    carry: Carry = START
+    open: list[Item] = field(default_factory=list)
+    late: list[Item] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
 
 
 class Agents:
-    """All trajectories of a run: `live` is the process of one, the lists are the rows they leave.
+    """All trajectories of a run: `live` is the process of one, `records` and the recorder's rows are what they leave.
 
     Parameters
     ----------
     env, fleet : the clock and the engines
     strategy, sizes, verdicts : how rounds go
+    recorder : takes the rows of steps and phases
+    usd_per_busy_s : price of an engine's second by role, where it has one
     """
 
     def __init__(
-        self, env: simpy.Environment, fleet: Fleet, strategy: Strategy, sizes: ProtocolSizes, verdicts: Verdicts
+        self,
+        env: simpy.Environment,
+        fleet: Fleet,
+        strategy: Strategy,
+        sizes: ProtocolSizes,
+        verdicts: Verdicts,
+        recorder: Recorder,
+        usd_per_busy_s: Mapping[Role, float] | None = None,
     ) -> None:
         self.env = env
         self.fleet = fleet
@@ -105,119 +73,161 @@ class Agents:
         self.sizes = sizes
         self.verdicts = verdicts
         self.records: list[Record] = []
-        self.steps: list[tuple[Any, ...]] = []
-        self.phases: list[tuple[Any, ...]] = []
+        self.books = Books(recorder, usd_per_busy_s)
 
-    def live(self, number: int, task: Task, *, counted: bool) -> Generator[simpy.Event, object, None]:
-        """Live one trajectory to its end; a request that can never run ends it as rejected."""
+    def live(self, number: int, task: Task, visit: Visit, *, counted: bool) -> _Events:
+        """Live one trajectory to its end; a request that can never run rejects it, a world that gives out fails it."""
         record = Record(number, task.id, counted, self.env.now)
         self.records.append(record)
         session = Session(task, self.fleet.pricing.rules, self.sizes)
-        verdict = self.verdicts(number, task)
-        seats = self.fleet.seat()
+        life = _Life(record, session, self.verdicts(number, task), self.fleet.seat(), visit)
         try:
             while session.remaining:
-                yield from self._round(session, verdict, record, seats)
+                if user_s := visit.user_s(session.index):
+                    yield self.env.timeout(user_s)
+                    record.user_s += user_s
+                yield from self._round(life)
             record.status = "finished"
             record.finish_s = self.env.now
         except InputError as error:
             record.status = "rejected"
             record.reason = str(error)
-        self.fleet.leave(seats)
+        except Ended as end:
+            record.status = "failed"
+            record.reason = str(end)
+        if record.status != "finished":
+            self._abandon(life)
+        for item in life.late:
+            if not item.ended and item.process is not None:
+                yield item.process
+        self._write_late(life)
+        self.fleet.leave(life.seats)
 
-    def _round(
-        self, session: Session, verdict: VerdictRule, record: Record, seats: dict[Role, int]
-    ) -> Generator[simpy.Event, object, None]:
-        game = play_round(session, self.strategy, verdict)
-        done: list[_Done] = []
-        plan: RequestPlan | None = None
+    def _round(self, life: _Life) -> _Events:
+        """One round, from order to order."""
+        game = play_round(life.session, self.strategy, life.draws, life.carry)
+        items: list[Item] = []
+        life.items = items
+        answer: object = None
         while True:
             try:
-                work = game.send(plan)
+                order = game.send(answer)
             except StopIteration as stop:
-                self._write(record, session.task, stop.value, done)
+                self._write(life, stop.value, items)
                 return
-            start_s = self.env.now
-            parts: tuple[Part, ...]
-            if isinstance(work, ToolRun):
-                answer = None
-                if work.seconds > 0:
-                    yield self.env.timeout(work.seconds)
-                parts = (Part("tools", "tool", wall_cost(work.seconds)),)
-            else:
-                answer = yield from self.fleet.ask(work, record.number, seats)
-                parts = answer.parts
-                record.n_preemptions += answer.n_preemptions
-            plan = None if answer is None else answer.plan
-            done.append(_Done(work, start_s, self.env.now, parts))
+            answer = None
+            match order:
+                case Begin(_, work):
+                    self._begin(life, work)
+                case Await(numbers):
+                    answer = yield from self._first(items, numbers)
+                case Halt(number):
+                    self._cancel(items[number])
+                case Look():
+                    answer = self.env.now - life.record.arrival_s - life.record.user_s
+                case _:
+                    items.append(item := Item(order, life.record.n_rounds, self.env.now))
+                    yield from self._do(life, item)
+                    answer = item.plan
 
-    def _write(self, record: Record, task: Task, result: RoundResult, done: list[_Done]) -> None:
-        """Book a round that has ended: what was wasted is known only now."""
-        for item, wasted in zip(done, result.wasted, strict=True):
-            self._write_phases(record, item, wasted=wasted)
-            if isinstance(item.work, EngineRequest):
-                record.output_tokens[item.work.role] += item.work.output_tokens
-                if item.work.kind != "verify":
-                    self._write_step(record, task, item, item.work, wasted=wasted)
-        record.n_steps += len(result.committed)
-        record.n_rounds += 1
-        record.n_drafted += result.drafted
-        record.n_accepted += result.accepted
-        record.n_reviews += result.verified
-        record.n_repairs += result.repaired
-
-    def _write_phases(self, record: Record, item: _Done, *, wasted: bool) -> None:
-        at_s = item.start_s
-        kind = item.work.kind if isinstance(item.work, EngineRequest) else "tool"
-        for lane, label, cost in _merged(item.parts):
-            phase = _wasted_phase(label) if wasted else label
-            end_s = at_s + float(cost[WALL])
-            self.phases.append(
-                (record.number, record.n_rounds, item.work.step, kind, lane, phase, at_s, end_s, *cost.tolist())
-            )
-            at_s = end_s
-            record.cost += cost
-            if phase == "queue":
-                record.queue_s += float(cost[WALL])
-
-    def _write_step(self, record: Record, task: Task, item: _Done, work: EngineRequest, *, wasted: bool) -> None:
-        fate = {"write": "written", "repair": "repaired", "draft": "discarded" if wasted else "accepted"}[work.kind]
-        effect = task.steps[work.step].effect.value
-        key = (record.number, record.n_rounds, work.step, work.role.value, fate, effect)
-        self.steps.append((*key, item.start_s, item.end_s, work.output_tokens))
-
-
-def _wasted_phase(phase: str) -> str:
-    """Where the cost of a discarded draft goes, as in `costmodel.ledger.work_shares`."""
-    if phase in _NEVER_WASTED:
-        return phase
-    return "wasted_tool" if phase == "tool" else "wasted_draft"
-
-
-def _merged(parts: tuple[Part, ...]) -> list[Part]:
-    """Parts that cost something, neighbours of one lane and phase as one."""
-    out: list[Part] = []
-    for part in parts:
-        if not part.cost.any():
-            continue
-        if out and (out[-1].lane, out[-1].phase) == (part.lane, part.phase):
-            out[-1] = part._replace(cost=out[-1].cost + part.cost)
+    def _do(self, life: _Life, item: Item) -> _Events:
+        """Let a piece of work take its time."""
+        if isinstance(item.work, ToolRun):
+            item.parts = yield from life.visit.tool(item.work)
         else:
-            out.append(part)
-    return out
+            answer = yield from self.fleet.ask(item.work, life.record.number, life.seats, item.call)
+            item.parts, item.plan, item.emitted_tokens = answer.parts, answer.plan, answer.emitted_tokens
+            life.record.n_preemptions += answer.n_preemptions
+        item.end_s, item.ended = self.env.now, True
+
+    def _begin(self, life: _Life, work: Work) -> None:
+        item = Item(work, life.record.n_rounds, self.env.now, call=Call())
+        life.items.append(item)
+        item.process = self.env.process(self._beside(life, item))
+
+    def _beside(self, life: _Life, item: Item) -> _Events:
+        """The same beside other work; what goes wrong matters only to who waits for it."""
+        try:
+            yield from self._do(life, item)
+        except (InputError, Ended) as error:
+            item.error = error
+            item.end_s, item.ended = self.env.now, True
+
+    def _first(self, items: list[Item], numbers: tuple[int, ...]) -> Generator[simpy.Event, object, Came]:
+        """Wait for the first of several works; at the same instant the one named first."""
+        waited = not any(items[n].ended for n in numbers)
+        if waited:
+            yield self.env.any_of([cast(simpy.Process, items[n].process) for n in numbers])
+        number = next(n for n in numbers if items[n].ended)
+        error = items[number].error
+        if error is not None:
+            raise error
+        return Came(number, waited, items[number].plan)
+
+    def _cancel(self, item: Item) -> None:
+        """Give a work up; a tool is left alone, and nobody looks at what it says."""
+        item.cancelled = True
+        if item.call is not None and isinstance(item.work, EngineRequest) and not item.ended:
+            self.fleet.cancel(item.call)
+
+    def _abandon(self, life: _Life) -> None:
+        """A trajectory that cannot go on leaves nothing running."""
+        for item in life.items:
+            if item.process is not None and not item.ended:
+                self._cancel(item)
+
+    def _write(self, life: _Life, result: RoundResult, items: list[Item]) -> None:
+        """Book a round that has ended, and what it tells of earlier ones."""
+        for item, on_path in zip(items, result.on_path, strict=True):
+            item.on_path = on_path
+        fates = (*result.earlier, *result.wasted)
+        left = []
+        for item, wasted in zip([*life.open, *items] if life.open else items, fates, strict=True):
+            if wasted is None:
+                left.append(item)
+            elif not item.ended and isinstance(item.work, EngineRequest):
+                life.late.append(item)
+            else:
+                self.books.write(life.record, life.session.task, item, wasted=wasted, reviewed=result.verified)
+        self.books.count(life.record, result)
+        life.open, life.carry = left, result.carry
+        if life.late:
+            self._write_late(life)
+
+    def _write_late(self, life: _Life) -> None:
+        """Book cancelled requests that have left their engine since."""
+        for item in life.late:
+            if item.ended:
+                self.books.write(life.record, life.session.task, item, wasted=True, reviewed=False)
+        life.late = [item for item in life.late if not item.ended]
 
 
-def drawn_verdicts(law: AcceptanceLaw, shift: float, seed: int) -> Verdicts:
-    """Step j is kept iff U_j < p_j(m), one uniform per (seed, trajectory, step) for any strategy and load."""
+def drawn_verdicts(law: AcceptanceLaw, shift: float, seed: int, match: float = MATCH_PRIOR[0]) -> Verdicts:
+    """Step j is kept iff U_j < p_j(m), one uniform per (seed, trajectory, step) for any strategy and load.
 
-    def of(number: int, task: Task) -> VerdictRule:
+    The same number decides whether a draft makes the strong model's call (U_j < match); a router's coins are others.
+    """
+    chances: dict[float, float] = {}
+
+    def of(number: int, task: Task) -> Draws:
         drawn = uniforms(seed, number, len(task.steps))
         effects = [step.effect for step in task.steps]
+        coins: list[float] = []
 
         def verdict(start: int, n: int) -> int:
-            kept = np.array(drawn[start : start + n]) < law.probabilities(shift, effects[start : start + n])
-            return n if kept.all() else int(kept.argmin())
+            for m in range(n):
+                offset = law.offset(m, effects[start + m])
+                if offset not in chances:
+                    chances[offset] = float(expit(shift + offset))
+                if not drawn[start + m] < chances[offset]:
+                    return m
+            return n
 
-        return verdict
+        def toss(index: int, share: float) -> bool:
+            if not coins:
+                coins.extend(uniforms(seed, number, len(task.steps), stream=COIN_STREAM))
+            return coins[index] < share
+
+        return Draws(verdict, lambda index: drawn[index] < match, toss)
 
     return of

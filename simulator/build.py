@@ -9,12 +9,12 @@ from typing import Any
 from costmodel.trajectory import Workload
 from hwprofiles.errors import InputError, unknown_name
 from simulator.agreement import HANDOVERS, Agreement, agreement
-from simulator.case import prior
 from simulator.law import law_names
 from simulator.memory import keep
 from simulator.scenario import Scenario
 from simulator.scenario_file import from_document, set_key, to_document
 from simulator.sides import Side, side_document
+from simulator.stated_acceptance import prior
 from simulator.traces import ImportedTrace
 from simulator.uncertain import Uncertain
 from simulator.workloads import workload as find_workload

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from costmodel.acceptance import PRIOR_LAW, PRIOR_MEAN, AcceptanceLaw, logit
-from costmodel.api import Api, api
+from costmodel.acceptance import AcceptanceLaw
+from costmodel.api import Api
 from costmodel.deployment import Deployment, deploy, kv_bytes_per_token_per_rank, kv_capacity_tokens
 from costmodel.pricing import NetworkLink, Site
 from costmodel.protocol import Role
-from costmodel.quality import implied_acceptance
 from costmodel.session import ProtocolSizes
+from costmodel.speculation import TokenSpeculation, token_speculation
 from costmodel.task import Authoring, Task, make_tasks
 from costmodel.trajectory import RUNS_FREELY, Workload
-from hwprofiles.errors import CapacityError, InputError, ProfileError
-from simulator.effects import EffectMap
-from simulator.effects_file import effects_from_table
-from simulator.law import draw, law, law_names
-from simulator.scenario import ModelSide, Quality, Scenario
-from simulator.traces.read import read_trace, reclassified
+from hwprofiles.errors import CapacityError, InputError
+from simulator.api_side import api_of
+from simulator.scenario import ModelSide, Scenario, TokenDrafts
+from simulator.scenario_workload import bounded, workload_of
+from simulator.stated_acceptance import stated_acceptance
+from simulator.surroundings import recorded_arrivals, round_trip, tool_table, user_gaps, with_tool_means
+from simulator.tools import Gaps, ToolTable
 from simulator.uncertain import Uncertain
-from simulator.workloads import rescale, workload, workload_names
 
-_LAW_KEYS = ("steps", "write_share", "reply_share", "output_tokens", "observation_tokens", "context_tokens")
-_N_DRAWN = 100
-_MOST_WORK = 500_000
+if TYPE_CHECKING:
+    from simulator.arrivals import TraceRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +40,8 @@ class Case:
     sizes : token counts of the protocol
     law, acceptance : shape and mean of acceptance; `rung` says what it stands on
     usd_per_h : price of one device per role, None where no price is known
+    tools, gaps : how tools run and users think, in the order of `tasks`; None: as the steps say, and not at all
+    arrivals : recorded arrivals, if the load has them
     """
 
     scenario: Scenario
@@ -53,6 +53,9 @@ class Case:
     acceptance: Uncertain
     rung: str
     usd_per_h: Mapping[Role, float | None]
+    tools: ToolTable | None = None
+    gaps: Gaps | None = None
+    arrivals: tuple[TraceRequest, ...] | None = None
 
     def side(self, role: Role) -> ModelSide:
         """The scenario's section of a role."""
@@ -62,8 +65,26 @@ class Case:
         """Text for a role's model and where it runs."""
         return self.sites[role].server.label
 
-    def devices(self, role: Role) -> int:
-        """Devices reserved for a role, replicas included; 0 behind an API."""
+    @property
+    def user_s(self) -> float:
+        """Mean user think time of a trajectory, which is in no agent time."""
+        return 0.0 if self.gaps is None else sum(map(sum, self.gaps.mean_s)) / len(self.gaps.mean_s)
+
+    @property
+    def arrival_rate_per_s(self) -> float | None:
+        """Trajectories per second that come in; None for a closed loop."""
+        load = self.scenario.load
+        if self.arrivals is None:
+            return load.arrival_rate_per_s
+        return (len(self.arrivals) - 1) / self.arrivals[-1].arrival_s * (load.arrivals_speed or 1.0)
+
+    def devices(self, role: Role, beside: Sequence[Role] = ()) -> int:
+        """Devices reserved for a role, replicas included; 0 behind an API, or where the strong model brings them.
+
+        `beside` are the roles that are reserved at the same time.
+        """
+        if role is Role.WEAK and Role.STRONG in beside and self.scenario.strong.share_devices_with is not None:
+            return 0
         server = self.sites[role].server
         return server.n_devices * self.side(role).replicas if isinstance(server, Deployment) else 0
 
@@ -72,14 +93,15 @@ def prepare(scenario: Scenario) -> Case:
     """Build everything a scenario needs; raises `InputError` where it names something unknown or impossible."""
     link = None
     if scenario.link is not None:
-        link = NetworkLink(rtt_s=scenario.link.rtt_s.value, bytes_per_s=scenario.link.bytes_per_s)
+        link = NetworkLink(rtt_s=round_trip(scenario.link).value, bytes_per_s=scenario.link.bytes_per_s)
+    before = (scenario.link and scenario.link.before) or "strong"
     sites = {
-        Role.WEAK: Site(server=_server(scenario, "weak")),
-        Role.STRONG: Site(server=_server(scenario, "strong"), link=link),
+        role: Site(server=_server(scenario, role.value), link=link if before in (role.value, "both") else None)
+        for role in Role
     }
-    work = _workload(scenario)
+    work = workload_of(scenario)
     p = scenario.protocol
-    law_, acceptance, rung = _acceptance(scenario)
+    law_, acceptance, rung = stated_acceptance(scenario)
     tasks = tasks_of(scenario, work)
     _must_fit(sites, tasks)
     _must_end(tasks, p.window)
@@ -93,6 +115,9 @@ def prepare(scenario: Scenario) -> Case:
         acceptance=acceptance,
         rung=rung,
         usd_per_h={role: _price(scenario, role, site) for role, site in sites.items()},
+        tools=tool_table(scenario, work),
+        gaps=user_gaps(scenario.users, work),
+        arrivals=recorded_arrivals(scenario.load),
     )
 
 
@@ -133,15 +158,7 @@ def _must_end(tasks: Sequence[Task], window: int) -> None:
             free = free + 1 if step.effect in RUNS_FREELY else 1
             n = min(window, free)
             work += (n + 1) * (n + 2) // 2
-    _bounded(work, len(tasks), window)
-
-
-def _bounded(work: float, n: int, window: int) -> None:
-    if work > _MOST_WORK:
-        raise InputError(
-            f"workload: {n} trajectories at window {window} need about {work:.0f} replayed steps, more than "
-            f"{_MOST_WORK}; lower workload.n, workload.steps or protocol.window"
-        )
+    bounded(work, len(tasks), window)
 
 
 def tasks_of(
@@ -162,18 +179,16 @@ def tasks_of(
         strong_prompt_tokens=scenario.strong.prompt_tokens,
         shared_prefix_tokens=w.shared_prefix_tokens,
     )
-    return make_tasks(work.trajectories, how)
+    tasks = make_tasks(work.trajectories, how)
+    table = tool_table(scenario, work)
+    return tasks if table is None else tuple(map(with_tool_means, tasks, table))
 
 
 def _server(scenario: Scenario, role: str) -> Deployment | Api:
     side: ModelSide = getattr(scenario, role)
     calibration = scenario.run.calibration
     if side.api is not None:
-        found = api(side.api)
-        if side.prices is None:
-            return found
-        own = {f"{k}_usd": getattr(side.prices, k) for k in ("input", "cached", "cache_write", "output")}
-        return replace(found, **{k: v / 1e6 for k, v in own.items() if v is not None})
+        return api_of(side)
     assert side.model is not None
     assert side.hardware is not None
     try:
@@ -181,16 +196,32 @@ def _server(scenario: Scenario, role: str) -> Deployment | Api:
             side.model,
             side.hardware,
             n_devices=side.n_devices,
+            expert_parallel=side.expert_parallel,
             weight_dtype=side.weight_dtype,
             kv_dtype=side.kv_dtype,
             engine_name=side.engine,
             max_seqs=side.max_seqs,
             chunk_tokens=side.chunk_tokens,
             calibration=None if calibration is None else Path(calibration),
+            speculation=_speculation(side.model, side.decode),
+            memory_share=side.memory_share,
         )
     except InputError as error:
         error.args = (f"{role}: {error}",)
         raise
+
+
+def _speculation(model: str, decode: TokenDrafts | None) -> TokenSpeculation | None:
+    if decode is None:
+        return None
+    return token_speculation(
+        model,
+        decode.method,
+        length=decode.length,
+        acceptance=decode.acceptance,
+        draft_model=decode.draft_model,
+        draft_weight_dtype=decode.draft_weight_dtype,
+    )
 
 
 def _price(scenario: Scenario, role: Role, site: Site) -> float | None:
@@ -201,116 +232,3 @@ def _price(scenario: Scenario, role: Role, site: Site) -> float | None:
         return side.usd_per_h
     fact = site.server.hardware.usd_per_h
     return fact.value if fact else None
-
-
-def _workload(scenario: Scenario) -> Workload:
-    w = scenario.workload
-    if w.law is not None:
-        chosen = {k: getattr(w, k) for k in _LAW_KEYS if getattr(w, k) is not None}
-        if scenario.tools.latency_s is not None:
-            chosen["tool_latency_s"] = scenario.tools.latency_s
-        base, n = law(w.law).with_(**chosen), w.n or _N_DRAWN
-        _bounded(3 * n * base.steps, n, 1)
-        return draw(base, n, w.seed)
-    assert w.trace is not None
-    found = _trace(w.trace, w.format, _effects(scenario))
-    found = rescale(
-        found,
-        output_tokens=w.output_tokens,
-        observation_tokens=w.observation_tokens,
-        context_tokens=w.context_tokens,
-        tool_latency_s=scenario.tools.latency_s,
-    )
-    kept = [t for t in found.trajectories if t.steps]
-    if not kept:
-        raise InputError(f"workload.trace {w.trace!r} holds no step")
-    return replace(found, trajectories=tuple(kept[: w.n] if w.n else kept))
-
-
-def _trace(name: str, format_: str | None, effects: EffectMap | None) -> Workload:
-    if name in law_names():
-        raise InputError(f"workload.trace = {name!r} is a law; write workload.law = {name!r}")
-    if name in workload_names():
-        if format_ is not None:
-            raise ProfileError(f"workload.format has no effect on the bundled workload {name!r}")
-        found = workload(name)
-        return reclassified(found, effects) if effects else found
-    if not Path(name).exists():
-        return workload(name)
-    return read_trace([Path(name)], format=format_, effects=effects).workload
-
-
-def _effects(scenario: Scenario) -> EffectMap | None:
-    section = scenario.effects
-    table: dict[str, object] = {"effects": dict(section.map)}
-    if section.mcp_tools is not None:
-        table["tools_list"] = [section.mcp_tools]
-    if not section.map and section.mcp_tools is None:
-        return None
-    return effects_from_table(table, where="scenario effects", folder=Path())
-
-
-@lru_cache(maxsize=1)
-def prior() -> Uncertain:
-    """The acceptance prior when nothing is known."""
-    value, low, high = PRIOR_MEAN
-    source = (
-        "agreement of recorded model pairs (0.81 to 0.96 per call) and of a model with its own rerun (0.87 to 0.93)"
-    )
-    return Uncertain(value=value, low=low, high=high, tier="assumed", source=source)
-
-
-def _acceptance(scenario: Scenario) -> tuple[AcceptanceLaw, Uncertain, str]:
-    """The acceptance law, its mean, and the rung it stands on: prior, [quality], measured, or the scenario's word."""
-    p, q = scenario.protocol, scenario.quality
-    by_position = p.acceptance_by_position
-    if p.acceptance is None and by_position is None and q != type(q)():
-        return AcceptanceLaw(), _implied(q), "implied by [quality]"
-    if p.acceptance is None and by_position is None:
-        return (
-            PRIOR_LAW,
-            prior(),
-            (
-                "prior: nothing of this workload has been measured "
-                "(writes are kept less often, and so is a segment's first step)"
-            ),
-        )
-    shape = (
-        AcceptanceLaw() if by_position is None else AcceptanceLaw(position_logits=tuple(logit(x) for x in by_position))
-    )
-    if p.acceptance is None:
-        assert by_position is not None
-        mean = sum(by_position) / len(by_position)
-        return shape, Uncertain(value=mean, low=mean, high=mean, source="scenario: acceptance_by_position"), "scenario"
-    band = p.acceptance
-    _agrees_with_quality(scenario, band, q != type(q)())
-    return shape, band, f"{band.tier}: {band.source}"
-
-
-def _implied(q: Quality) -> Uncertain:
-    """Acceptance that the hazards of [quality] imply, their independent bands combined to first order."""
-    names = ("weak_hazard", "detection", "false_reject")
-    central = {name: getattr(q, name).value for name in names}
-    value = float(implied_acceptance(**central))
-    moves = [
-        float(implied_acceptance(**{**central, name: getattr(getattr(q, name), end)})) - value
-        for name in names
-        for end in ("low", "high")
-    ]
-    down = math.sqrt(sum(m**2 for m in moves if m < 0))
-    up = math.sqrt(sum(m**2 for m in moves if m > 0))
-    low, high = max(0.0, value - down), min(1.0, value + up)
-    return Uncertain(value=value, low=low, high=high, source="hazards of [quality]")
-
-
-def _agrees_with_quality(scenario: Scenario, band: Uncertain, given: bool) -> None:
-    """[quality] and acceptance are two sources for one thing unless they agree to 0.01."""
-    if not given:
-        return
-    q = scenario.quality
-    implied = float(implied_acceptance(q.weak_hazard.value, q.detection.value, q.false_reject.value))
-    if abs(implied - band.value) > 0.01:
-        raise ProfileError(
-            f"[quality] implies acceptance {implied:.3f} and protocol.acceptance says {band.value:.3f}: "
-            "two sources for one thing; give one or make them agree"
-        )

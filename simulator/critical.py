@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.expect import Expected, expect
+from costmodel.expect import expect
 from costmodel.pricing import Pricing
+from costmodel.tape import Expected
 from simulator.case import Case
-from simulator.outcome import Evaluator, Outcome, objective_terms, success_of
+from simulator.outcome import Evaluator, Outcome, objective_terms, tape_of
 from simulator.sampling import STRUCTURAL
+from simulator.success import success_of
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -129,7 +131,8 @@ def _critical_tokens(
 def _critical_rtt(case: Case, ev: Evaluator, o: Outcome, base: Outcome, load: float) -> float | None:
 
     def at(x: Outcome, rtt_s: float) -> float:
-        return float(expect(x.tape, ev.shift, Pricing(case.sites, {"link.rtt_s": rtt_s})).column("wall_s")[0])
+        there = Pricing(case.sites, {"link.rtt_s": rtt_s})
+        return float(expect(tape_of(x), ev.shift, there, ev.match).column("wall_s")[0])
 
     ends = np.array([0.0, 10.0])
     return crossing(ends, np.array([load * at(o, r) - at(base, r) for r in ends]))

@@ -1,54 +1,35 @@
-"""One engine replica over time: a SimPy process that runs batches of the `Scheduler` at the price of a cost model.
+"""One engine replica over time: batches of the `Scheduler`, each as long as the cost model says.
 
-Start with `Engine.run`. One event per iteration, or per run of iterations: between arrivals and finishes the engine
-skips ahead over decode-only iterations, whose seconds the cost model gives in one call. A request that arrives
-meanwhile is seen at the end of the iteration in progress, exactly as in the plain loop (`skip_ahead=False`).
+Start with `Engine.submit`. One SimPy event per run of iterations: between arrivals and finishes the engine skips ahead
+over decode-only ones, whose time is a parabola in their number. Arrivals are seen at the end of the iteration in
+progress, exactly as in the plain loop (`skip_ahead=False`).
 """
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from typing import cast
 
-import numpy as np
 import simpy
-from simpy.events import NORMAL, EventPriority
 
-from costmodel.cost import QUANTITIES
-from costmodel.request import Pass, cached_tokens, saved_by
+from costmodel.request import cached_tokens, saved_by
 from hwprofiles.errors import InputError
+from simulator.decoders import BUSY, Decoders
+from simulator.drafted import DraftedDecoders
+from simulator.inflight import InFlight
+from simulator.iterations import Run, Wake, seconds
 from simulator.jobs import EngineCost, EngineJob, JobResult, LogEntry, Shares
 from simulator.kvcache import KvLedger
-from simulator.scheduler import Batch, InFlight, Scheduler
+from simulator.scheduler import Scheduler
+from simulator.shared_device import SharedDevice
 
 
-class Instant(simpy.Event):
-    """An event that comes after every ordinary one of its instant: all arrivals of an instant join the same batch."""
+class Ask(simpy.Event):
+    """The answer to a submitted job, still to come: its value will be the `JobResult`."""
 
-    def fire(self, delay_s: float = 0.0) -> None:
-        """Happen `delay_s` from now."""
-        self._ok = True
-        self._value = None
-        self.env.schedule(self, priority=EventPriority(NORMAL + 1), delay=delay_s)
-
-
-@dataclass(slots=True, eq=False)
-class _Ticket:
-    """The record of a job under way."""
-
-    job: EngineJob
-    done: simpy.Event
-    submit_s: float
-    ready_s: float
-    start_s: float = math.nan
-    first_token_s: float = math.nan
-    cached_tokens: int = 0
-    prefill: list[tuple[Pass, Shares]] = field(default_factory=list)
-    pass_s: list[float] = field(default_factory=list)
-    decode: Shares = field(default_factory=lambda: np.zeros(len(QUANTITIES)))
-    decode_s: float = 0.0
+    def __init__(self, env: simpy.Environment, seq: InFlight) -> None:
+        super().__init__(env)
+        self.seq = seq
 
 
 class Engine:
@@ -64,8 +45,10 @@ class Engine:
         Leading tokens that every job may reuse from the start: computed beforehand, held once in the KV cache.
     skip_ahead : bool
         False runs every iteration as an event of its own; the results are the same.
-    keep_log : bool
-        Keep a `LogEntry` per iteration or run of iterations in `log`.
+    log : callable or None
+        Is given a `LogEntry` per iteration or run of iterations.
+    ledger : KvLedger or None
+        KV cache of one's own, which then says what is shared.
 
     Raises
     ------
@@ -74,8 +57,7 @@ class Engine:
 
     Limits
     ------
-    Host time of different requests overlaps freely; scheduling follows arrival order only (no priorities). After a
-    skipped run is cut short its old end stays on the calendar as an empty event, so run to an event or a time.
+    Host times overlap freely; no priorities. The old end of a run cut short stays on the calendar, as an empty event.
     """
 
     def __init__(
@@ -85,29 +67,32 @@ class Engine:
         *,
         shared_tokens: int = 0,
         skip_ahead: bool = True,
-        keep_log: bool = False,
+        log: Callable[[LogEntry], object] | None = None,
+        ledger: KvLedger | None = None,
     ) -> None:
         rule = cost.rule
-        if cost.max_seqs < 1 or rule.chunk_tokens < cost.max_seqs:
+        if cost.max_seqs < 1 or rule.chunk_tokens < cost.max_seqs * rule.pass_tokens:
             raise InputError(
-                f"max_seqs must be between 1 and the token budget of a step ({rule.chunk_tokens}), got {cost.max_seqs}"
+                f"max_seqs must be between 1 and the token budget of a step ({rule.chunk_tokens}) over "
+                f"{rule.pass_tokens} tokens each, got {cost.max_seqs}"
             )
         if rule.state_aligned and rule.chunk_tokens < rule.block_tokens:
             raise InputError(f"token budget {rule.chunk_tokens} is below the cache block of {rule.block_tokens} tokens")
         self.env = env
         self.cost = cost
-        self.ledger = KvLedger(cost.kv_tokens, shared_tokens=shared_tokens)
-        self.log: list[LogEntry] = []
+        self.ledger = KvLedger(cost.kv_tokens, shared_tokens=shared_tokens) if ledger is None else ledger
         self.busy_s = 0.0
         self.n_submitted = self.n_finished = self.n_rejected = 0
-        self._scheduler = Scheduler(rule, self.ledger, cost.max_seqs)
-        self._tickets: dict[InFlight, _Ticket] = {}
+        decoders = Decoders if rule.pass_tokens == 1 else DraftedDecoders
+        self._decoders = decoders(cost, self.ledger.page_tokens)
+        self._scheduler = Scheduler(rule, self.ledger, self._decoders, cost.max_seqs)
+        self._asks: dict[InFlight, Ask] = {}
+        self._n_cancelled = 0
         self._skip_ahead = skip_ahead
-        self._keep_log = keep_log
-        self._idle: Instant | None = None
-        self._open = False
-        self._ends_s: list[float] = []
-        self._process = env.process(self.run())
+        self._log = log
+        self._run: Run | None = None
+        self._next: simpy.Event | None = None
+        self.device: SharedDevice | None = None
 
     @property
     def n_running(self) -> int:
@@ -124,8 +109,8 @@ class Engine:
         """Jobs submitted and not finished: in their host time, waiting or running."""
         return self.n_submitted - self.n_finished - self.n_rejected
 
-    def submit(self, job: EngineJob) -> simpy.Event:
-        """Hand in a job; the event's value is its `JobResult`.
+    def submit(self, job: EngineJob) -> Ask:
+        """Hand in a job; the event's value is its `JobResult`, and `cancel` takes the event.
 
         Raises
         ------
@@ -135,137 +120,180 @@ class Engine:
         self.n_submitted += 1
         try:
             self._check(job)
-            host_s = _seconds(self.cost.request_s(job.prompt_tokens))
+            host_s = seconds(self.cost.request_s(job.prompt_tokens))
         except InputError:
             self.n_rejected += 1
             raise
-        done = self.env.event()
-        ticket = _Ticket(job, done, self.env.now, self.env.now + host_s)
+        now = self.env.now
+        key, prompt, reusable, output = job
+        seq = InFlight(job, now, now + host_s, key, prompt, reusable, output, prompt)
+        ask = Ask(self.env, seq)
         if host_s > 0:
-            self.env.timeout(host_s).callbacks.append(lambda _: self._enter(ticket))
+            self.env.timeout(host_s, ask).callbacks.append(self._host_done)
         else:
-            self._enter(ticket)
-        return done
+            self._enter(ask)
+        return ask
 
-    def run(self) -> Generator[simpy.Event, object, None]:
-        """Serve for ever: form a batch, let its time pass, book it, retire what is done; sleep when idle."""
-        wake = Instant(self.env)
-        wake.fire()
-        yield wake
-        while True:
-            if not self._tickets:
-                self._idle = Instant(self.env)
-                yield self._idle
-            batch = self._scheduler.form()
-            if not (batch.decodes or batch.prefills):
-                raise InputError(f"the engine cannot progress: {self.n_waiting} jobs wait and none can run")
-            start_s = self.env.now
-            contexts = [seq.computed_tokens for seq in batch.decodes]
-            shares = self._price(batch, contexts)
-            self._open = batch.open
-            while True:
-                wake = Instant(self.env)
-                wake.fire(self._ends_s[-1] - self.env.now)
-                try:
-                    yield wake
-                    break
-                except simpy.Interrupt:
-                    continue
-            self._book(batch, contexts, shares, start_s)
+    def cancel(self, ask: Ask) -> None:
+        """Give a job up; its event still comes, with the cost so far and `cancelled` set. No effect on a finished job.
 
-    def _price(self, batch: Batch, contexts: list[int]) -> Shares | None:
-        """Set the ends of the iterations of `batch`; shares of a single one, None for a run (its length may change)."""
-        now = self.env.now
-        if self._skip_ahead and batch.n_steps > 1:
-            seconds = self.cost.decode_run_s(contexts, batch.n_steps)
-            _seconds(float(seconds.min()))
-            self._ends_s = np.add.accumulate(np.concatenate(([now], seconds)))[1:].tolist()
-            _seconds(self._ends_s[-1])
-            return None
-        time_s, shares = self.cost.step([part for _, part in batch.prefills], contexts)
-        self._ends_s = [now + _seconds(time_s)]
-        return shares
+        A job that is queued, or still in its host time, leaves at once; a running one at the end of the iteration in
+        progress, unless that is its last. Its blocks become the cached prefix of its key, as a finished job's do.
+        """
+        seq, now = ask.seq, self.env.now
+        if ask.triggered or seq.is_cancelled:
+            return
+        seq.is_cancelled = True
+        if ask.seq in self._asks:
+            self.cut_short()
+        if seq.is_queued:
+            self._scheduler.waiting.remove(seq)
+            del self._asks[seq]
+            self._answer(ask, now)
+        elif seq in self._asks:
+            self._n_cancelled += 1
+        else:
+            seq.ready_s = now
+            self._answer(ask, now)
 
-    def _book(self, batch: Batch, contexts: list[int], shares: Shares | None, start_s: float) -> None:
-        now = self.env.now
-        n_steps = len(self._ends_s)
-        if shares is None:
-            shares = self.cost.decode_run_shares(contexts, n_steps)
-        n_prefills = len(batch.prefills)
-        for i, (seq, part) in enumerate(batch.prefills):
-            ticket = self._tickets[seq]
-            if math.isnan(ticket.start_s):
-                ticket.start_s = start_s
-                ticket.cached_tokens = seq.cached_tokens
-            if part.emits and math.isnan(ticket.first_token_s):
-                ticket.first_token_s = now
-            ticket.prefill.append((part, shares[i].copy()))
-            ticket.pass_s.append(now - start_s)
-        for i, seq in enumerate(batch.decodes):
-            ticket = self._tickets[seq]
-            ticket.decode += shares[n_prefills + i]
-            ticket.decode_s += now - start_s
-        self.busy_s += now - start_s
-        for seq in self._scheduler.advance(batch, n_steps):
-            self._finish(seq)
-        if self._keep_log:
-            n_prefill_tokens = sum(part.new_tokens for _, part in batch.prefills)
-            kv_used = self.ledger.allocated_blocks * self.ledger.page_tokens
-            row = (start_s, now - start_s, n_steps, n_prefill_tokens, len(batch.decodes), kv_used, self.n_waiting)
-            self.log.append(LogEntry(*row))
+    def _host_done(self, event: simpy.Event) -> None:
+        ask = cast(Ask, event.value)
+        if not ask.triggered:
+            self._enter(ask)
 
-    def _enter(self, ticket: _Ticket) -> None:
+    def _enter(self, ask: Ask) -> None:
         """Join the queue: wake an idle engine, or end a run of iterations at the end of the one in progress."""
-        job = ticket.job
-        seq = InFlight(job.key, job.prompt_tokens, job.reusable_tokens, job.output_tokens, job.prompt_tokens)
-        self._tickets[seq] = ticket
+        seq = ask.seq
+        seq.is_queued = True
+        self._asks[seq] = ask
         self._scheduler.waiting.append(seq)
-        if self._idle is not None:
-            self._idle.fire()
-            self._idle = None
-        elif self._open and len(self._ends_s) > 1:
-            n_steps = bisect_left(self._ends_s, self.env.now) + 1
-            if n_steps < len(self._ends_s):
-                del self._ends_s[n_steps:]
-                self._process.interrupt()
+        if self._run is None:
+            if self._next is None:
+                self._next = Wake(self.env, 0.0, self._go_on)
+        elif self._run.batch.open:
+            self.cut_short()
 
-    def _finish(self, seq: InFlight) -> None:
-        ticket = self._tickets.pop(seq)
-        job = ticket.job
-        saved = saved_by(self.cost.rule, seq.cached_tokens, tuple(seq.passes), job.prompt_tokens, job.output_tokens)
+    def cut_short(self) -> None:
+        """End a run of iterations at the end of the one in progress."""
+        run = self._run
+        if run is not None and run.n_steps > 1:
+            n_steps = run.step_at(self.env.now)
+            if n_steps < run.n_steps:
+                run.n_steps = n_steps
+                self._next = Wake(self.env, run.end_s(n_steps) - self.env.now, self._go_on)
+
+    def _go_on(self, event: simpy.Event) -> None:
+        """Book the batch that has ended and start the next one; sleep when nothing is left."""
+        if event is not self._next:
+            return
+        self._next = None
+        device = self.device
+        if self._run is not None:
+            self._book(self._run)
+            self._run = None
+            if device is not None:
+                device.give_up(self)
+        if self._asks:
+            if device is None or device.take(self):
+                self._start()
+        elif device is not None:
+            device.give_up(self)
+
+    def resume(self) -> None:
+        """Start the next iteration now: the shared devices are free."""
+        self._next = Wake(self.env, 0.0, self._go_on)
+
+    def _start(self) -> None:
+        now = self.env.now
+        batch = self._scheduler.form(now)
+        if not (batch.n_decode or batch.prefills):
+            raise InputError(f"the engine cannot progress: {self.n_waiting} jobs wait and none can run")
+        first_s, more_s = self._decoders.rate_s() if batch.n_decode else (0.0, 0.0)
+        alone = self.device is None or not self.device.is_wanted
+        n_steps = batch.n_steps if self._skip_ahead and alone else 1
+        added: Sequence[Shares] = ()
+        if batch.prefills:
+            added = self.cost.prefill_added([part for _, part in batch.prefills], batch.n_decode)
+            first_s += sum([share[BUSY] for share in added])
+        seconds(first_s)
+        self._run = run = Run(batch, now, first_s, more_s, n_steps, added)
+        self._next = Wake(self.env, seconds(run.end_s(n_steps) - now), self._go_on)
+
+    def _book(self, run: Run) -> None:
+        now, start_s = self.env.now, run.start_s
+        time_s = now - start_s
+        self.busy_s += time_s
+        for (seq, part), share in zip(run.batch.prefills, run.added, strict=True):
+            if not seq.prefill:
+                seq.start_s, seq.found_tokens = start_s, seq.cached_tokens
+            else:
+                seq.stalled_s += start_s - seq.last_s
+            if part.emits and not seq.emitted_tokens:
+                seq.first_token_s = now
+            seq.prefill.append((part, share))
+            seq.pass_s.append(time_s)
+            seq.last_s = now
+        for seq in self._scheduler.advance(run.batch, run.n_steps, now):
+            if seq.is_cancelled:
+                seq.is_cancelled = False
+                self._n_cancelled -= 1
+            self._answer(self._asks.pop(seq), now)
+        if self._n_cancelled:
+            self._drop_cancelled(now)
+        if self._log is not None:
+            n_prefill_tokens = sum([part.new_tokens for _, part in run.batch.prefills])
+            n, used = run.batch.n_decode, self.ledger.allocated_blocks * self.ledger.page_tokens
+            self._log(LogEntry(start_s, time_s, run.n_steps, n_prefill_tokens, n, used, self.n_waiting))
+
+    def _drop_cancelled(self, now: float) -> None:
+        for seq in [s for s in self._scheduler.running if s.is_cancelled]:
+            self._scheduler.drop(seq, now)
+            self._n_cancelled -= 1
+            self._answer(self._asks.pop(seq), now)
+
+    def _answer(self, ask: Ask, now: float) -> None:
+        seq = ask.seq
+        started = bool(seq.prefill)
         self.n_finished += 1
-        ticket.done.succeed(
+        ask.succeed(
             JobResult(
-                job=job,
-                submit_s=ticket.submit_s,
-                ready_s=ticket.ready_s,
-                start_s=ticket.start_s,
-                first_token_s=ticket.first_token_s,
-                finish_s=self.env.now,
-                cached_tokens=ticket.cached_tokens,
-                saved_tokens=saved,
-                n_preemptions=seq.n_preemptions,
-                prefill=tuple(ticket.prefill),
-                pass_s=tuple(ticket.pass_s),
-                decode=ticket.decode,
-                decode_s=ticket.decode_s,
+                seq.job,
+                seq.submit_s,
+                seq.ready_s,
+                seq.start_s if started else now,
+                seq.first_token_s,
+                now,
+                seq.found_tokens,
+                self._saved(seq),
+                seq.n_preemptions,
+                tuple(seq.prefill),
+                tuple(seq.pass_s),
+                seq.decode,
+                seq.decode_s,
+                seq.stalled_s + (now - seq.last_s if started else 0.0),
+                seq.emitted_tokens,
+                seq.is_cancelled,
             )
         )
+
+    def _saved(self, seq: InFlight) -> tuple[int, ...]:
+        rule = self.cost.rule
+        if rule.state_aligned:
+            return saved_by(rule, seq.cached_tokens, tuple(seq.passes), seq.prompt_tokens, 1)
+        if seq.is_cancelled:
+            return (seq.computed_tokens or seq.reusable_tokens,)
+        return saved_by(rule, 0, (), seq.prompt_tokens, seq.output_tokens)
 
     def _check(self, job: EngineJob) -> None:
         if job.prompt_tokens < 1 or job.output_tokens < 1 or job.reusable_tokens < 0:
             raise InputError(f"a job needs prompt and output tokens >= 1 and reusable tokens >= 0, got {job}")
         needed = job.prompt_tokens + job.output_tokens - 1
         ledger = self.ledger
+        if ledger.blocks(needed) <= ledger.total_blocks - ledger.shared_blocks:
+            return
         shared = cached_tokens(self.cost.rule, job.prompt_tokens, min(job.reusable_tokens, ledger.shared_tokens))
         if ledger.own_blocks(needed, shared) > ledger.total_blocks - ledger.shared_blocks:
             raise InputError(
                 f"a request of {needed} tokens (prompt {job.prompt_tokens}, output {job.output_tokens}) can never fit "
                 f"the KV cache of {ledger.total_blocks * ledger.page_tokens} tokens"
             )
-
-
-def _seconds(value: float) -> float:
-    if not 0 <= value < math.inf:
-        raise InputError(f"a cost model must give finite seconds >= 0, got {value}")
-    return float(value)

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple, Protocol
 
 from costmodel.request import CacheRule, Pass
 
-Shares = NDArray[np.float64]
+Shares = tuple[float, ...]
+"""What one request is charged of an iteration, one number per quantity of `costmodel.cost.QUANTITIES`."""
 
 
 class EngineCost(Protocol):
     """What an engine needs to know of a deployment.
 
-    `step` and `decode_run_s` must return finite seconds >= 0; shares have one row per item (prefills first) and one
-    column per quantity of `costmodel.cost.QUANTITIES`.
+    An iteration in which n sequences with c_j cached tokens decode beside some prefill passes costs
+
+        decode_fixed(n) + sum over (w, slope) of slope * sum_j min(c_j + t, w) + sum(prefill_added(passes, n))
+
+    in every quantity, t = `rule.pass_tokens`; c_j grows by `rule.tokens_per_pass` an iteration. All of `busy_s` must be
+    finite and >= 0.
     """
 
     @property
@@ -33,21 +34,21 @@ class EngineCost(Protocol):
     def max_seqs(self) -> int:
         """Most sequences running at once."""
 
-    def step(self, prefill: Sequence[Pass], decode_contexts: Sequence[int]) -> tuple[float, Shares]:
-        """Seconds of one iteration and its cost by item; contexts are tokens in the cache before it."""
+    @property
+    def slopes(self) -> Sequence[tuple[int | None, Shares]]:
+        """Cost of each token of context that a decoding sequence sees, by attention window."""
 
-    def decode_run_s(self, decode_contexts: Sequence[int], n_steps: int) -> Shares:
-        """Seconds of each of `n_steps` decode-only iterations in a row, contexts growing by one each."""
+    def decode_fixed(self, n_seqs: int) -> Shares:
+        """Cost of a decode-only iteration, contexts apart."""
 
-    def decode_run_shares(self, decode_contexts: Sequence[int], n_steps: int) -> Shares:
-        """Cost of those iterations by sequence, summed over them."""
+    def prefill_added(self, passes: Sequence[Pass], n_decode: int) -> Sequence[Shares]:
+        """What each pass adds to that iteration."""
 
     def request_s(self, prompt_tokens: int) -> float:
         """Host time before a request enters the queue."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineJob:
+class EngineJob(NamedTuple):
     """One request: `key` names the sequence whose earlier prefix it may reuse, up to `reusable_tokens` of it."""
 
     key: Hashable
@@ -56,8 +57,7 @@ class EngineJob:
     output_tokens: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobResult:
+class JobResult(NamedTuple):
     """What became of one job; `finish_s - submit_s = host_s + queued_s + sum(pass_s) + decode_s + stalled_s`.
 
     Parameters
@@ -67,14 +67,20 @@ class JobResult:
         first and last token.
     cached_tokens : int
         Prefix-cache hit of the first admission.
-    prefill : tuple of (Pass, array)
+    saved_tokens : tuple of int
+        Prefix lengths a later job of this key may reuse, as in `plan_request`.
+    prefill : tuple of (Pass, shares)
         Every pass that ran and its cost; after a preemption passes recompute earlier positions, output included.
     pass_s : tuple of float
         Seconds of the iteration of each pass.
-    decode, decode_s : array, float
+    decode, decode_s : shares, float
         Cost of the decode passes, and the seconds of their iterations.
-    saved_tokens : tuple of int
-        Prefix lengths a later job of this key may reuse, as in `plan_request`.
+    stalled_s : float
+        Time after the start in which the job had no part in an iteration: preempted, or out of token budget.
+    emitted_tokens : int
+        Output tokens that came: the job's, unless `cancelled`.
+    cancelled : bool
+        Given up before its last token; `first_token_s` is NaN when it had none, `start_s` its end when it never ran.
     """
 
     job: EngineJob
@@ -90,6 +96,9 @@ class JobResult:
     pass_s: tuple[float, ...]
     decode: Shares
     decode_s: float
+    stalled_s: float
+    emitted_tokens: int
+    cancelled: bool
 
     @property
     def host_s(self) -> float:
@@ -102,18 +111,12 @@ class JobResult:
         return self.start_s - self.ready_s
 
     @property
-    def stalled_s(self) -> float:
-        """Time after the start in which the job had no part in an iteration: preempted, or out of token budget."""
-        return max(0.0, self.finish_s - self.start_s - sum(self.pass_s) - self.decode_s)
-
-    @property
     def passes(self) -> tuple[Pass, ...]:
         """The prefill passes that ran."""
-        return tuple(part for part, _ in self.prefill)
+        return tuple([part for part, _ in self.prefill])
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(NamedTuple):
     """One iteration, or `n_steps` decode-only ones in a row; blocks and queue as they are when it ends."""
 
     start_s: float

@@ -128,11 +128,17 @@ class KvLedger:
             return True
         if needed > self.free_blocks + self.cached_blocks:
             return False
-        if needed > self.free_blocks:
-            self._evict(needed - self.free_blocks)
-        self.free_blocks -= needed
+        self.take(needed)
         holding.n_blocks += needed
         return True
+
+    def take(self, n_blocks: int) -> None:
+        """Hand out `n_blocks`, evicting as needed; the caller has looked at `room_blocks`."""
+        if n_blocks > self.free_blocks:
+            if n_blocks > self.free_blocks + self.cached_blocks:
+                raise ValueError(f"{n_blocks} blocks are wanted and {self.room_blocks} can be had")
+            self._evict(n_blocks - self.free_blocks)
+        self.free_blocks -= n_blocks
 
     def release(self, holding: Holding, tokens: int, saved_tokens: tuple[int, ...] = ()) -> None:
         """Turn the blocks of `holding`, of which `tokens` are computed, into the cached prefix of its key."""
@@ -150,13 +156,16 @@ class KvLedger:
     def _evict(self, n_blocks: int) -> None:
         self.cached_blocks -= n_blocks
         self.free_blocks += n_blocks
+        lru = self._lru
         while n_blocks:
-            serial, entry = next(iter(self._lru.items()))
-            taken = min(n_blocks, entry.n_blocks)
-            n_blocks -= taken
-            entry.n_blocks -= taken
-            entry.tokens = min(entry.tokens, (entry.n_shared + entry.n_blocks) * self.page_tokens)
-            if not entry.n_blocks:
-                del self._lru[serial]
-                if self._serial_of.get(entry.key) == serial:
-                    del self._serial_of[entry.key]
+            serial = next(iter(lru))
+            entry = lru[serial]
+            if n_blocks < entry.n_blocks:
+                entry.n_blocks -= n_blocks
+                tokens = (entry.n_shared + entry.n_blocks) * self.page_tokens
+                entry.tokens = min(entry.tokens, tokens)
+                return
+            n_blocks -= entry.n_blocks
+            del lru[serial]
+            if self._serial_of.get(entry.key) == serial:
+                del self._serial_of[entry.key]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +10,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from costmodel.trajectory import Effect, Step, ToolCall, Trajectory, Workload
+from costmodel.trajectory import Effect, Step, Trajectory, Workload
 from hwprofiles.errors import InputError, ProfileError, unknown_name
+from simulator.law_steps import MAX_STEPS, calls, effects_of, lognormal, poisson, relative, step_count
+from simulator.memory import PREFIX, kept_law
 
-MAX_STEPS = 10_000
 MAX_TRAJECTORIES = 100_000
 
 
@@ -43,6 +43,13 @@ class WorkloadLaw:
         Mean tool time of a step with tools; lognormal with `tool_latency_sigma`.
     user_gap_s : float
         Waiting time for the user after a reply that is not the last step.
+    steps_spread : float
+        Spread of the step count beyond Poisson: its variance is `m + steps_spread * m^2`, m = steps - 2 (negative
+        binomial).
+    first_prompt_tokens : float or None
+        First prompt, in place of `context_tokens`: contexts then grow with the steps.
+    write_output, reply_output, write_observation, reply_observation : float
+        Mean of a step that writes or replies, relative to one that reads; the means over all steps stay as stated.
     """
 
     name: str
@@ -62,6 +69,12 @@ class WorkloadLaw:
     tool_latency_s: float
     tool_latency_sigma: float
     user_gap_s: float
+    steps_spread: float = 0.0
+    first_prompt_tokens: float | None = None
+    write_output: float = 1.0
+    reply_output: float = 1.0
+    write_observation: float = 1.0
+    reply_observation: float = 1.0
 
     def __post_init__(self) -> None:
         limits = {
@@ -71,17 +84,21 @@ class WorkloadLaw:
             "calls_per_step": (1.0, 100.0),
             "output_tokens": (1.0, 1e6),
             "context_tokens": (1.0, 1e8),
+            "first_prompt_tokens": (1.0, 1e8),
+            "steps_spread": (0.0, 100.0),
         }
         for key in parameter_names():
             low, high = limits.get(key, (0.0, 5.0 if key.endswith("_sigma") else 1e6))
             value = getattr(self, key)
+            if value is None and key == "first_prompt_tokens":
+                continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
                 raise InputError(f"workload {self.name}: {key} = {value!r} is outside {low:g} to {high:g}")
         if self.write_share + self.reply_share > 1:
             raise InputError(f"workload {self.name}: write_share + reply_share is over 1")
 
     def with_(self, **changes: float) -> WorkloadLaw:
-        """The law with some parameters replaced.
+        """The law with some parameters replaced; a mean prompt takes the place of a first prompt.
 
         Raises
         ------
@@ -92,12 +109,17 @@ class WorkloadLaw:
             if key not in parameter_names():
                 raise unknown_name("parameter of a workload law", key, parameter_names())
         values: dict[str, Any] = dict(changes)
+        if "context_tokens" in changes:
+            values.setdefault("first_prompt_tokens", None)
         return dataclasses.replace(self, **values)
 
 
 def parameter_names() -> tuple[str, ...]:
     """Names of a law's numeric parameters."""
     return tuple(f.name for f in dataclasses.fields(WorkloadLaw))[4:]
+
+
+_OPTIONAL = {f.name for f in dataclasses.fields(WorkloadLaw) if f.default is not dataclasses.MISSING}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,13 +139,15 @@ def law_names() -> tuple[str, ...]:
 
 @cache
 def law(name: str) -> WorkloadLaw:
-    """A bundled law.
+    """A bundled law, or one that this process holds in memory.
 
     Raises
     ------
     InputError
         If there is none of that name.
     """
+    if name.startswith(PREFIX):
+        return kept_law(name)
     table = _table(name)
     values: dict[str, Any] = {p.name: p.value for p in law_parameters(name)}
     head = {key: table[key] for key in ("name", "source", "trajectories", "seed")}
@@ -133,9 +157,10 @@ def law(name: str) -> WorkloadLaw:
 def law_parameters(name: str) -> tuple[LawParameter, ...]:
     """A bundled law's parameters, each with its tier and source."""
     rows = _table(name)["parameters"]
-    if set(rows) != set(parameter_names()):
+    names = [key for key in parameter_names() if key in rows or key not in _OPTIONAL]
+    if set(rows) != set(names):
         raise ProfileError(f"{name}.toml: parameters differ from {', '.join(parameter_names())}")
-    return tuple(LawParameter(name=key, **rows[key]) for key in parameter_names())
+    return tuple(LawParameter(name=key, **rows[key]) for key in names)
 
 
 @cache
@@ -172,17 +197,19 @@ def _draw_one(law: WorkloadLaw, seed: int, index: int) -> list[Step]:
     def stream(k: int) -> np.random.Generator:
         return np.random.default_rng([seed, index, k])
 
-    count = 1 if law.steps <= 1 else min(MAX_STEPS, _step_count(law.steps, float(stream(0).random())))
-    effects = _effects(law, count, stream(1).random(count + 2).tolist())
-    output = _lognormal(law.output_tokens, law.output_sigma, stream(2).standard_normal(count).tolist())
-    thinking = _lognormal(law.thinking_tokens, law.output_sigma, stream(3).standard_normal(count).tolist())
-    observed = _lognormal(law.observation_tokens, law.observation_sigma, stream(4).standard_normal(count).tolist())
-    waits = _lognormal(law.tool_latency_s, law.tool_latency_sigma, stream(5).standard_normal(count).tolist())
-    calls = [1 + _poisson(law.calls_per_step - 1, u) for u in stream(6).random(count).tolist()]
+    count = step_count(law, float(stream(0).random()), stream(7))
+    effects = effects_of(law, count, stream(1).random(count + 2).tolist())
+    output = lognormal(law.output_tokens, law.output_sigma, stream(2).standard_normal(count).tolist())
+    output = [x * r for x, r in zip(output, relative(law, "output", effects), strict=True)]
+    thinking = lognormal(law.thinking_tokens, law.output_sigma, stream(3).standard_normal(count).tolist())
+    observed = lognormal(law.observation_tokens, law.observation_sigma, stream(4).standard_normal(count).tolist())
+    observed = [x * r for x, r in zip(observed, relative(law, "observation", effects), strict=True)]
+    waits = lognormal(law.tool_latency_s, law.tool_latency_sigma, stream(5).standard_normal(count).tolist())
+    n_calls = [1 + poisson(law.calls_per_step - 1, u) for u in stream(6).random(count).tolist()]
     steps: list[Step] = []
     for j, effect in enumerate(effects):
         visible = max(1, round(output[j]))
-        tools = () if effect is Effect.REPLY else _calls(effect, calls[j], round(waits[j], 6))
+        tools = () if effect is Effect.REPLY else calls(effect, n_calls[j], round(waits[j], 6))
         after_reply = j > 0 and effects[j - 1] is Effect.REPLY
         steps.append(
             Step(
@@ -199,52 +226,9 @@ def _draw_one(law: WorkloadLaw, seed: int, index: int) -> list[Step]:
     return steps
 
 
-def _step_count(mean: float, u: float) -> int:
-    """2 + Poisson(mean - 2) from a uniform; below a mean of 2, 1 or 2."""
-    return 2 + _poisson(mean - 2, u) if mean >= 2 else 1 + (u < mean - 1)
-
-
-def _poisson(mean: float, u: float) -> int:
-    """The Poisson quantile of a uniform; a normal approximation for large means."""
-    if mean <= 0:
-        return 0
-    if mean > 500:
-        from statistics import NormalDist
-
-        return max(0, round(mean + math.sqrt(mean) * NormalDist().inv_cdf(min(max(u, 1e-12), 1 - 1e-12))))
-    k, p = 0, math.exp(-mean)
-    total = p
-    while u > total and k < 10 * mean + 100:
-        k += 1
-        p *= mean / k
-        total += p
-    return k
-
-
-def _lognormal(mean: float, sigma: float, z: list[float]) -> list[float]:
-    """Lognormal values with the given mean: mean * exp(sigma z - sigma^2 / 2)."""
-    return [mean * math.exp(sigma * x - sigma * sigma / 2) for x in z]
-
-
-def _effects(law: WorkloadLaw, count: int, u: list[float]) -> list[Effect]:
-    """Reads, with writes at the ends of equal stretches, replies in the middle of the rest, and a last reply."""
-    effects = [Effect.READ] * (count - 1) + [Effect.REPLY]
-    writes = min(count - 1, math.floor(law.write_share * count + u[-1]))
-    for k in range(writes):
-        effects[(k + 1) * (count - 1) // writes - 1] = Effect.WRITE
-    free = [j for j in range(count - 1) if effects[j] is Effect.READ]
-    replies = min(len(free), max(0, math.floor(law.reply_share * count + u[-2]) - 1))
-    for j in sorted(free, key=lambda j: (u[j], j))[:replies]:
-        effects[j] = Effect.REPLY
-    return effects
-
-
-def _calls(effect: Effect, count: int, latency_s: float) -> tuple[ToolCall, ...]:
-    name = f"{effect.value}_tool"
-    return (ToolCall(name=name, effect=effect, latency_s=latency_s),) * count
-
-
 def _first_prompt(law: WorkloadLaw, drawn: list[list[Step]]) -> int:
+    if law.first_prompt_tokens is not None:
+        return max(1, round(law.first_prompt_tokens))
     total, steps = 0, 0
     for trajectory in drawn:
         grown = 0

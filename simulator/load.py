@@ -1,13 +1,13 @@
-"""How trajectories come in: a fixed number of agents that each take the next one, or Poisson arrivals.
+"""How trajectories come in: a fixed number of agents that each take the next one, Poisson arrivals, or recorded ones.
 
-Both go on until all *counted* trajectories have ended: a warm-up comes before them, and others behind them keep the
+They go on until all *counted* trajectories have ended: a warm-up comes before them, and others behind them keep the
 load up, so that the counted ones see neither an empty nor an emptying system.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -22,23 +22,42 @@ Life = Callable[[int], Generator[simpy.Event, object, object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """The load of a run: closed (`concurrency` agents) or open (`arrival_rate_per_s`), exactly one of them.
+    """The load of a run: closed (`concurrency` agents), Poisson (`arrival_rate_per_s`) or recorded (`arrivals`).
 
-    `n_trajectories` are counted; see `n_warmup` for those before them.
+    Exactly one of them. `n_trajectories` are counted; see `n_warmup` for those before them.
+
+    Parameters
+    ----------
+    arrivals : tuple of (float, str or None) or None
+        Seconds from the start, in order, and the session of each. An arrival of a session waits for the end of the one
+        before it.
     """
 
     n_trajectories: int
     concurrency: int | None = None
     arrival_rate_per_s: float | None = None
+    arrivals: tuple[tuple[float, str | None], ...] | None = None
 
     def __post_init__(self) -> None:
         rate = self.arrival_rate_per_s
-        if (self.concurrency is None) == (rate is None):
-            raise InputError("a load is either a concurrency or an arrival rate: give exactly one")
+        if sum(x is not None for x in (self.concurrency, rate, self.arrivals)) != 1:
+            raise InputError("a load is a concurrency, an arrival rate or recorded arrivals: give exactly one")
         if self.n_trajectories < 1 or (self.concurrency is not None and self.concurrency < 1):
             raise InputError(f"trajectories and concurrency must be >= 1, got {self}")
         if rate is not None and not (math.isfinite(rate) and rate > 0):
             raise InputError(f"arrival rate must be finite and > 0 per second, got {rate}")
+        if self.arrivals is not None and len(self.arrivals) < self.n_warmup + self.n_trajectories:
+            raise InputError(
+                f"{len(self.arrivals)} recorded arrivals are fewer than {self.n_trajectories} counted trajectories and "
+                f"{self.n_warmup} before them; lower load.n_trajectories"
+            )
+
+    @property
+    def kind(self) -> str:
+        """closed, poisson, recorded or recorded_sessions."""
+        if self.arrivals is None:
+            return "poisson" if self.concurrency is None else "closed"
+        return "recorded" if all(session is None for _, session in self.arrivals) else "recorded_sessions"
 
     @property
     def n_warmup(self) -> int:
@@ -59,6 +78,8 @@ class Demand:
                 env.process(_agent(env, numbers, life))
         elif self.arrival_rate_per_s is not None:
             env.process(_source(env, numbers, life, poisson_gaps(self.arrival_rate_per_s, rng)))
+        elif self.arrivals is not None:
+            env.process(_recorded(env, numbers, life, self.arrivals))
 
 
 def streams(seed: int, *names: str) -> dict[str, np.random.Generator]:
@@ -69,9 +90,13 @@ def streams(seed: int, *names: str) -> dict[str, np.random.Generator]:
     return {name: np.random.default_rng(child) for name, child in zip(names, children, strict=True)}
 
 
-def uniforms(seed: int, number: int, n: int) -> list[float]:
+COIN_STREAM = 6
+"""First spawn key of routers' coins; 0 belongs to the verdicts."""
+
+
+def uniforms(seed: int, number: int, n: int, stream: int = 0) -> list[float]:
     """`n` uniform numbers that belong to trajectory `number` whatever the strategy or load: common random numbers."""
-    key = np.random.SeedSequence(seed, spawn_key=(0, number))
+    key = np.random.SeedSequence(seed, spawn_key=(stream, number))
     return [float(u) for u in np.random.default_rng(key).random(n)]
 
 
@@ -105,3 +130,23 @@ def _source(
     for number in numbers:
         yield env.timeout(next(gaps_s))
         env.process(life(number))
+
+
+def _recorded(
+    env: simpy.Environment, numbers: Iterator[int], life: Life, arrivals: Sequence[tuple[float, str | None]]
+) -> Generator[simpy.Event, object, None]:
+    last: dict[str, simpy.Process] = {}
+    for number, (at_s, session) in zip(numbers, arrivals, strict=False):
+        if at_s > env.now:
+            yield env.timeout(at_s - env.now)
+        before = None if session is None else last.get(session)
+        process = env.process(life(number) if before is None else _turn(env, life, number, before))
+        if session is not None:
+            last[session] = process
+
+
+def _turn(
+    env: simpy.Environment, life: Life, number: int, before: simpy.Process
+) -> Generator[simpy.Event, object, None]:
+    yield before
+    yield from life(number)

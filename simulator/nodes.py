@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from costmodel.expect import Tape, compile_tape, expect, fit_shift
+from costmodel.expect import Race, Tape, compile_tape, expect, fit_shift
 from costmodel.pricing import Pricing, central_factors
-from costmodel.strategies import strategy as make_strategy
 from costmodel.task import Task
 from hwprofiles.errors import InputError
 from simulator.case import Case, prepare
 from simulator.outcome import objective_terms, terms_of
+from simulator.playing import match_of, playing
 from simulator.sampling import STRUCTURAL, draw_samples, inputs, sampled
 from simulator.scenario import Scenario
 
@@ -34,6 +34,14 @@ class Node:
     terms: Mapping[str, tuple[Array, Array]]
     low: Array
     high: Array
+
+
+class _Tapes(NamedTuple):
+    """Tapes of a strategy and of strong-only, and the one that a mean acceptance refers to."""
+
+    mine: Tape | Race
+    theirs: Tape | Race
+    reference: Any
 
 
 class NodeMaker:
@@ -75,7 +83,7 @@ class NodeMaker:
         pricing = Pricing(case.sites)
         tapes = self._tapes(case, case.tasks, pricing)
         values = np.array([case.acceptance.value]) if along is None else along
-        central = self._terms(case, tapes, fit_shift(tapes[0], case.law, values), pricing, None)
+        central = self._terms(case, tapes, values, pricing, None)
         if not banded:
             return Node(terms=central, low=np.zeros(len(values)), high=np.zeros(len(values)))
         known = tuple(i for i in inputs(case) if along is None or i.name != "acceptance")
@@ -94,19 +102,31 @@ class NodeMaker:
         self.n_tasks = len(case.tasks)
         return case
 
-    def _tapes(self, case: Case, tasks: tuple[Task, ...], pricing: Pricing) -> tuple[Tape, Tape]:
-        window = self.window or case.scenario.protocol.window
-        mine, theirs = (
-            compile_tape(make_strategy(name, window), tasks, case.law, pricing, case.sizes)
-            for name in (self.strategy, "strong_only")
-        )
-        return mine, theirs
+    def _tapes(self, case: Case, tasks: tuple[Task, ...], pricing: Pricing) -> _Tapes:
+        """Tapes of the strategy and of strong-only, and the one of `spec_agent` that acceptance refers to."""
+
+        def compiled(name: str, window: int | None = None) -> Any:
+            return compile_tape(playing(case.scenario, name, window), tasks, case.law, pricing, case.sizes)
+
+        mine, theirs = compiled(self.strategy, self.window), compiled("strong_only")
+        own = self.strategy == "spec_agent" and self.window in (None, case.scenario.protocol.window)
+        return _Tapes(mine, theirs, mine if own or case.law.is_flat else compiled("spec_agent"))
 
     def _terms(
-        self, case: Case, tapes: tuple[Tape, Tape], shift: Array, pricing: Pricing, samples: Mapping[str, Array] | None
+        self,
+        case: Case,
+        tapes: _Tapes,
+        acceptance: Array,
+        pricing: Pricing,
+        samples: Mapping[str, Array] | None,
     ) -> dict[str, tuple[Array, Array]]:
+        shift = fit_shift(tapes.reference, case.law, acceptance)
+        match: Any = match_of(case.scenario).value
+        if samples is not None:
+            match = sampled(samples, "match", match)
         mine, theirs = (
-            terms_of(case, tape.strategy, expect(tape, shift, pricing), self.objective, samples) for tape in tapes
+            terms_of(case, tape.strategy, expect(tape, shift, pricing, match), self.objective, samples)
+            for tape in (tapes.mine, tapes.theirs)
         )
         zero = np.zeros(len(np.atleast_1d(next(iter(mine.values())))))
         return {name: (zero + mine.get(name, 0.0), zero + theirs.get(name, 0.0)) for name in {**mine, **theirs}}
@@ -114,7 +134,7 @@ class NodeMaker:
     def _bands(
         self,
         case: Case,
-        tapes: tuple[Tape, Tape],
+        tapes: _Tapes,
         samples: Mapping[str, Array],
         pricing: tuple[Pricing, Pricing],
         along: Array | None,
@@ -128,11 +148,11 @@ class NodeMaker:
             centre = along[few]
             n = len(next(iter(samples.values()))) if samples else 1
             values = [np.full(n, a) for a in centre]
-        middle = self._log_ratio(self._terms(case, tapes, fit_shift(tapes[0], case.law, centre), pricing[0], None))
+        middle = self._log_ratio(self._terms(case, tapes, centre, pricing[0], None))
         structural = self._structure(case, samples)
         low, high = [], []
         for acceptance, mid in zip(values, middle, strict=True):
-            terms = self._terms(case, tapes, fit_shift(tapes[0], case.law, acceptance), pricing[1], samples)
+            terms = self._terms(case, tapes, acceptance, pricing[1], samples)
             off = self._log_ratio(terms) - mid + structural
             low.append(min(0.0, float(np.quantile(off, 0.05))))
             high.append(max(0.0, float(np.quantile(off, 0.95))))

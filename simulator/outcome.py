@@ -12,22 +12,29 @@ import numpy as np
 from costmodel.acceptance import AcceptanceLaw
 from costmodel.api import Api
 from costmodel.cost import COLUMNS, TRAFFIC
-from costmodel.expect import Expected, Tape, compile_tape, expect, fit_shift
+from costmodel.expect import compile_tape, expect, fit_shift
 from costmodel.pricing import Pricing, central_factors
 from costmodel.protocol import Role
-from costmodel.quality import step_hazard, success
+from costmodel.races import Race
 from costmodel.session import ProtocolSizes
-from costmodel.strategies import strategy as make_strategy
+from costmodel.tape import Expected, Tape, compile_rounds
 from costmodel.task import Task
+from hwprofiles.errors import InputError
 from simulator.case import Case, tasks_of
-from simulator.sampling import QUALITY, STRUCTURAL, sampled
+from simulator.playing import match_of, playing
+from simulator.sampling import STRUCTURAL, sampled
+from simulator.walked import bound_s, spread_like, walked
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 OBJECTIVES: tuple[str, ...] = ("time", "traffic", "flops", "energy", "money", "success")
 """What a verdict is given for."""
 
-ROLES_OF: Mapping[str, tuple[Role, ...]] = {"strong_only": (Role.STRONG,), "weak_only": (Role.WEAK,)}
+ROLES_OF: Mapping[str, tuple[Role, ...]] = {
+    "strong_only": (Role.STRONG,),
+    "token_speculation": (Role.STRONG,),
+    "weak_only": (Role.WEAK,),
+}
 """Roles a strategy reserves; both where not named."""
 
 _KNOT_TASKS = 8
@@ -42,17 +49,20 @@ def roles_of(strategy: str) -> tuple[Role, ...]:
 class Outcome:
     """A strategy's ledger at the scenario's load: `central` once, `spread` over the samples.
 
-    `idle_central` and `idle_spread` are the expectation on idle engines; without load the two are the same.
+    `idle_central` and `idle_spread` are the expectation on idle engines; without load the two are the same. `tape` is
+    None for a strategy without an expectation, whose paths were walked. `bound_s` is the time on idle engines with the
+    best windows in hindsight, where windows are chosen.
     """
 
     strategy: str
     window: int
-    tape: Tape
+    tape: Tape | Race | None
     central: Expected
     spread: Expected
     idle_central: Expected
     idle_spread: Expected
     simulated: bool = False
+    bound_s: float | None = None
 
     def alone_s(self) -> tuple[float, Array]:
         """Time on idle engines, central and sampled."""
@@ -76,9 +86,14 @@ class Evaluator:
         self.pricing = Pricing(case.sites)
         spread = {k: v[:, None] for k, v in samples.items() if k in central_factors(case.sites)}
         self.sampled_pricing = Pricing(case.sites, spread)
-        self._tapes: dict[tuple[str, int], Tape] = {}
+        self._tapes: dict[tuple[str, int], Tape | Race] = {}
         self._changed: dict[tuple[str, int, str, float], Expected] = {}
-        reference = self.tape("spec_agent", case.scenario.protocol.window)
+        self.match = match_of(case.scenario).value
+        self.matches = sampled(samples, "match", self.match)
+        window = case.scenario.protocol.window
+        how = playing(case.scenario, "spec_agent")
+        reference = compile_rounds(how, case.tasks, case.law, self.pricing, case.sizes)
+        self._tapes["spec_agent", window] = reference
         value = case.acceptance.value
         self.shift = fit_shift(reference, case.law, np.array([value]))
         self.shifts = fit_shift(reference, case.law, sampled(samples, "acceptance", value))
@@ -94,22 +109,25 @@ class Evaluator:
         other.sampled_pricing = Pricing(self.case.sites, spread)
         value = self.case.acceptance.value
         other.shifts = fit_shift(self.reference, self.case.law, sampled(samples, "acceptance", value))
+        other.matches = sampled(samples, "match", self.match)
         return other
 
-    def tape(self, name: str, window: int) -> Tape:
+    def tape(self, name: str, window: int) -> Tape | Race:
         """The tape of a strategy over all tasks."""
         if (name, window) not in self._tapes:
             self._tapes[name, window] = self._compile(name, window, self.case.tasks, self.case.sizes)
         return self._tapes[name, window]
 
-    def _compile(self, name: str, window: int, tasks: tuple[Task, ...], sizes: ProtocolSizes) -> Tape:
-        return compile_tape(make_strategy(name, window), tasks, self.case.law, self.pricing, sizes)
+    def _compile(self, name: str, window: int, tasks: tuple[Task, ...], sizes: ProtocolSizes) -> Tape | Race:
+        return compile_tape(playing(self.case.scenario, name, window), tasks, self.case.law, self.pricing, sizes)
 
     def outcome(self, name: str, window: int) -> Outcome:
-        """Evaluate a strategy: exactly at the central values, and over the samples."""
+        """Evaluate a strategy: exactly at the central values, and over the samples; walked where that cannot be."""
+        if name == "spec_agent_adaptive" and self.case.scenario.protocol.adaptive_rule == "rate":
+            return self._walked(name, window)
         tape = self.tape(name, window)
-        central = expect(tape, self.shift, self.pricing)
-        spread = expect(tape, self.shifts, self.sampled_pricing)
+        central = expect(tape, self.shift, self.pricing, self.match)
+        spread = expect(tape, self.shifts, self.sampled_pricing, self.matches)
         for key in STRUCTURAL:
             spread = self._apply(spread, name, window, key)
         return Outcome(
@@ -120,6 +138,28 @@ class Evaluator:
             spread=spread,
             idle_central=central,
             idle_spread=spread,
+            bound_s=self._bound_s(window) if name == "spec_agent_adaptive" else None,
+        )
+
+    def _bound_s(self, window: int) -> float:
+        return bound_s(self.case, window, float(self.shift[0]), self.pricing)
+
+    def _walked(self, name: str, window: int) -> Outcome:
+        """Means of drawn paths, spread over the inputs as `spec_agent` is, or `strong_only` where that has nothing."""
+        seed = self.case.scenario.run.seed
+        found = walked(self.case, playing(self.case.scenario, name, window), float(self.shift[0]), self.pricing)
+        others = [self.outcome(other, window) for other in ("spec_agent", "strong_only")]
+        spread = spread_like(found, [(o.central, o.spread) for o in others], seed)
+        mean = found.mean
+        return Outcome(
+            strategy=name,
+            window=window,
+            tape=None,
+            central=mean,
+            spread=spread,
+            idle_central=mean,
+            idle_spread=spread,
+            bound_s=self._bound_s(window),
         )
 
     def _apply(self, spread: Expected, name: str, window: int, key: str) -> Expected:
@@ -174,19 +214,32 @@ class Evaluator:
         work = replace(case.workload, trajectories=tuple(case.workload.trajectories[i] for i in self.few))
         other = {k: value for k in ("thinking", "verbosity") if key.startswith(k)}
         tape = self._compile(name, window, tasks_of(case.scenario, work, **other), sizes)
-        return expect(tape, self.shift, self.pricing)
+        return expect(tape, self.shift, self.pricing, self.match)
 
     def over_acceptance(self, outcome: Outcome, acceptance: Array) -> Expected:
         """Central expectation at other mean acceptances."""
-        return expect(outcome.tape, fit_shift(self.reference, self.case.law, acceptance), self.pricing)
+        shift = fit_shift(self.reference, self.case.law, acceptance)
+        return expect(tape_of(outcome), shift, self.pricing, self.match)
 
     def at_acceptance(self, outcome: Outcome, acceptance: Array) -> Expected:
         """Central expectation were the scenario to say `acceptance`: alike for all steps unless it is by position."""
         if self.case.scenario.protocol.acceptance_by_position is not None or self.case.law.is_flat:
             return self.over_acceptance(outcome, acceptance)
-        level = {n: (first, np.zeros_like(offsets)) for n, (first, offsets) in outcome.tape.reviews.items()}
-        flat = replace(outcome.tape, reviews=level)
-        return expect(flat, fit_shift(flat, AcceptanceLaw(), acceptance), self.pricing)
+        shift = fit_shift(self.reference, AcceptanceLaw(), acceptance)
+        return expect(tape_of(outcome).flat(), shift, self.pricing, self.match)
+
+
+def tape_of(outcome: Outcome) -> Tape | Race:
+    """What an outcome was expected from.
+
+    Raises
+    ------
+    InputError
+        Its strategy has no expectation.
+    """
+    if outcome.tape is None:
+        raise InputError(f"{outcome.strategy} chooses by elapsed time, so its expectation is not available")
+    return outcome.tape
 
 
 def traffic_bytes(e: Expected) -> Array:
@@ -195,11 +248,11 @@ def traffic_bytes(e: Expected) -> Array:
 
 
 def reserved_s(case: Case, time_s: Any) -> Any:
-    """Seconds each reserved device stands for one trajectory: the agents at work at once share the fleet."""
-    load = case.scenario.load
-    if load.arrival_rate_per_s is not None:
-        return np.zeros_like(time_s) + 1.0 / load.arrival_rate_per_s
-    return time_s / (load.concurrency or 1)
+    """Seconds each reserved device stands for one trajectory, user gaps included: agents at once share the fleet."""
+    rate_per_s = case.arrival_rate_per_s
+    if rate_per_s is not None:
+        return np.zeros_like(time_s) + 1.0 / rate_per_s
+    return (time_s + case.user_s) / (case.scenario.load.concurrency or 1)
 
 
 def why_unknown(case: Case, strategy: str, objective: str) -> str | None:
@@ -227,31 +280,32 @@ def terms_of(
     case: Case, strategy: str, e: Expected, objective: str, samples: Mapping[str, Array] | None
 ) -> dict[str, Array]:
     """The same from an expectation alone; `samples` of None takes central values of what is not in it."""
-    held = reserved_s(case, e.column("wall_s"))
+    held, roles = reserved_s(case, e.column("wall_s")), roles_of(strategy)
     if objective == "time":
         return _by_phase(e, ("wall_s",))
     if objective in ("traffic", "flops"):
         return _by_phase(e, TRAFFIC if objective == "traffic" else ("flops",))
     if objective == "energy":
-        return _by_phase(e, ("energy_j",)) | {"idle": sum(_idle_w(case, r, samples) * held for r in roles_of(strategy))}
+        return _by_phase(e, ("energy_j",)) | {"idle": sum(_idle_w(case, r, samples, roles) * held for r in roles)}
     terms = {"API": e.column("api_usd")} if np.any(e.column("api_usd")) else {}
-    for role in roles_of(strategy):
-        rate = (case.usd_per_h[role] or 0.0) * case.devices(role) / 3600.0
+    for role in roles:
+        rate = (case.usd_per_h[role] or 0.0) / 3600.0
         if case.scenario.objective.money == "shared":
             replicas = case.side(role).replicas
-            terms[f"{role} devices"] = rate / replicas * e.busy_s[role] / case.scenario.objective.target_utilisation
+            each = rate * case.devices(role) / replicas
+            terms[f"{role} devices"] = each * e.busy_s[role] / case.scenario.objective.target_utilisation
         else:
-            terms[f"{role} devices"] = rate * held
+            terms[f"{role} devices"] = rate * case.devices(role, roles) * held
     return {k: v for k, v in terms.items() if np.any(v)}
 
 
-def _idle_w(case: Case, role: Role, samples: Mapping[str, Array] | None) -> Any:
+def _idle_w(case: Case, role: Role, samples: Mapping[str, Array] | None, roles: tuple[Role, ...]) -> Any:
     server = case.sites[role].server
     if isinstance(server, Api) or server.hardware.tdp_w is None:
         return 0.0
     share = server.efficiency.factors["idle_w_share"].value
     drawn: Any = share if samples is None else sampled(samples, f"{server.hardware.name}.idle_w_share", share)
-    return drawn * server.hardware.tdp_w.value * case.devices(role)
+    return drawn * server.hardware.tdp_w.value * case.devices(role, roles)
 
 
 def _by_phase(e: Expected, columns: tuple[str, ...]) -> dict[str, Array]:
@@ -259,23 +313,3 @@ def _by_phase(e: Expected, columns: tuple[str, ...]) -> dict[str, Array]:
 
     found = e.ledger[:, :, [COLUMNS.index(c) for c in columns]].sum(axis=2)
     return {phase: found[:, i] for i, phase in enumerate(PHASES) if np.any(found[:, i])}
-
-
-def success_of(case: Case, strategy: str, samples: Mapping[str, Array] | None) -> Array:
-    """Success by the homogeneous closed form, averaged over the tasks' lengths.
-
-    Where the scenario states acceptance, it says how often the strong model writes; hazards are those of [quality].
-    """
-    q = case.scenario.quality
-    values = [
-        np.array([getattr(q, k).value]) if samples is None else sampled(samples, k, getattr(q, k).value)
-        for k in QUALITY
-    ]
-    w, u, d, f, g = values
-    given = case.scenario.protocol.acceptance
-    a = None
-    if given is not None:
-        a = np.array([given.value]) if samples is None else sampled(samples, "acceptance", given.value)
-    hazard = step_hazard(strategy, w, u, d, f, a)
-    lengths, counts = np.unique([len(t.steps) for t in case.tasks], return_counts=True)
-    return np.asarray(sum(c * success(hazard, g, int(n)) for n, c in zip(lengths, counts, strict=True)) / counts.sum())

@@ -10,10 +10,10 @@ import numpy as np
 from costmodel.cost import COLUMNS
 from costmodel.deployment import Deployment
 from costmodel.protocol import Role
-from costmodel.strategies import strategy
 from costmodel.walk import forced, walk
 from simulator.case import Case
 from simulator.outcome import Evaluator, Outcome
+from simulator.playing import playing
 
 _POINTS = (
     ("draft decode", Role.WEAK, "spec_agent", "draft_decode"),
@@ -79,7 +79,7 @@ def timelines(case: Case, ev: Evaluator, outcomes: Mapping[str, Outcome]) -> lis
     for name in ("strong_only", "spec_agent"):
         if name not in outcomes:
             continue
-        path = walk(task, strategy(name, outcomes[name].window), forced(bits), ev.pricing, case.sizes)
+        path = walk(task, playing(case.scenario, name, outcomes[name].window), forced(bits), ev.pricing, case.sizes)
         rows += [
             {
                 "strategy": name,

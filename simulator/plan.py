@@ -12,22 +12,25 @@ import numpy as np
 from costmodel.expect import Expected
 from costmodel.prediction import Prediction, predict
 from costmodel.protocol import Role
-from hwprofiles.errors import unknown_name
+from hwprofiles.errors import InputError, unknown_name
+from simulator.baseline import baseline_of, plain_case
 from simulator.case import Case, prepare
 from simulator.critical import critical_values
-from simulator.outcome import OBJECTIVES, Evaluator, Outcome, objective_terms, success_of, why_unknown
+from simulator.outcome import OBJECTIVES, Evaluator, Outcome, objective_terms, why_unknown
 from simulator.pictures import roofline, timelines
 from simulator.sampling import draw_samples, inputs, tiers_of
 from simulator.scenario import Scenario
 from simulator.scenario_file import load_scenario
 from simulator.settle import settle
+from simulator.success import success_of
+from simulator.surroundings import must_be_simulated, notes
 from simulator.verdict import Verdict, because, decide, ratio, with_band
 
 WINDOWS: tuple[int, ...] = (1, 2, 4, 8)
 """Windows compared for the recommendation, the scenario's own beside them."""
 
 _COLUMN_OF = {"traffic": "traffic_bytes", "flops": "flops", "energy": "energy_j", "money": "usd"}
-_REVIEWED = ("step_verification", "spec_agent")
+_REVIEWED = ("step_verification", "spec_agent", "spec_agent_pipelined")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +121,23 @@ def plan(scenario: Scenario | str | Path, *, progress: Callable[[str], None] | N
 def plan_case(case: Case, *, progress: Callable[[str], None] | None = None) -> Plan:
     """Plan a prepared case: expected on idle engines, simulated besides when several agents share them."""
     s = case.scenario
+    if "strong_only" not in s.strategies:
+        raise InputError("strategies: a plan compares with 'strong_only', the baseline; add it")
     samples = draw_samples(inputs(case), s.run.samples, s.run.seed)
     ev = Evaluator(case, samples)
     outcomes: dict[str, Outcome] = {name: ev.outcome(name, s.protocol.window) for name in s.strategies}
-    if _loaded(s):
+    baseline = baseline_of(s.strategies)
+    if baseline != "strong_only":
+        outcomes["strong_only"] = Evaluator(plain_case(case), samples).outcome("strong_only", s.protocol.window)
+    if is_loaded(s):
         from simulator.loaded import under_load
 
         outcomes = under_load(case, ev, outcomes, progress=progress)
-    base = outcomes["strong_only"]
-    predictions = {n: _predictions(case, ev, o) for n, o in outcomes.items()}
+    base = outcomes[baseline]
+    predictions = {n: predictions_of(case, ev, o) for n, o in outcomes.items()}
     reasons = {n: _reasons(case, n) for n in outcomes}
     ratios: dict[str, dict[str, Prediction | None]] = {
-        n: {k: ratio(case, ev, o, base, k) for k in OBJECTIVES} for n, o in outcomes.items() if n != "strong_only"
+        n: {k: ratio(case, ev, o, base, k) for k in OBJECTIVES} for n, o in outcomes.items() if n != baseline
     }
     windows = _windows(case, ev, base, outcomes["spec_agent"]) if "spec_agent" in outcomes else ()
     verdicts = {k: _verdict(case, ev, outcomes, ratios, k) for k in OBJECTIVES if _reviewed(outcomes)}
@@ -154,9 +162,9 @@ def plan_case(case: Case, *, progress: Callable[[str], None] | None = None) -> P
     )
 
 
-def _loaded(s: Scenario) -> bool:
-    """Whether several agents share the engines."""
-    return s.load.arrival_rate_per_s is not None or (s.load.concurrency or 1) > 1
+def is_loaded(s: Scenario) -> bool:
+    """Whether several agents share the engines, or something else is to be waited for."""
+    return s.load.arrival_rate_per_s is not None or (s.load.concurrency or 1) > 1 or must_be_simulated(s)
 
 
 def _reviewed(outcomes: Mapping[str, Outcome]) -> list[str]:
@@ -171,7 +179,8 @@ def _records_thinking(case: Case) -> bool:
     )
 
 
-def _predictions(case: Case, ev: Evaluator, o: Outcome) -> dict[str, Prediction | None]:
+def predictions_of(case: Case, ev: Evaluator, o: Outcome) -> dict[str, Prediction | None]:
+    """A strategy's row of the table, by column; None where it cannot be known."""
     tiers = tiers_of(case)
     found: dict[str, Prediction | None] = {
         "time_s": predict(*o.time_s(), tiers),
@@ -218,9 +227,9 @@ def _verdict(
     word = decide(objective, r, case.scenario.objective.success_drop_max)
     if r is None:
         reason = why_unknown(case, best, objective) or why_unknown(case, "strong_only", objective)
-        known_why = reason or f"{objective} of strong_only is zero"
+        known_why = reason or f"{objective} of {baseline_of(list(outcomes))} is zero"
         return Verdict(objective=objective, strategy=best, verdict=word, ratio=None, because=(known_why,), critical={})
-    o, base = outcomes[best], outcomes["strong_only"]
+    o, base = outcomes[best], outcomes[baseline_of(list(outcomes))]
     return Verdict(
         objective=objective,
         strategy=best,
@@ -270,7 +279,7 @@ def recommend(
     """The strategy and window to use for the scenario's objective, and why."""
     goal = case.scenario.objective.minimise
     v = verdicts.get(goal)
-    stay = {"strategy": "strong_only", "window": None, "objective": goal}
+    stay = {"strategy": baseline_of(case.scenario.strategies), "window": None, "objective": goal}
     if v is None or v.ratio is None:
         return stay | {"why": f"{goal} of no reviewed strategy is known"}
     if verdicts["success"].verdict == "loses":
@@ -282,12 +291,14 @@ def recommend(
         return stay | {"why": shown}
     window = best["window"] if best else 1
     name = "step_verification" if window == 1 else "spec_agent"
+    if v.strategy == "spec_agent_pipelined":
+        best, name, window = None, v.strategy, case.scenario.protocol.window
     why = f"{'clearly' if v.verdict == 'wins' else 'probably, not surely,'} less {goal} than strong-only: {shown}"
     if best:
         flat = max(w[goal] for w in usable if w["window"] > 1) - min(w[goal] for w in usable if w["window"] > 1)
         alike = window > 1 and flat < 0.01
         why += "; windows of 2 and more are alike here" if alike else f"; window {window} is best of those tried"
-        why += ", on idle engines" if _loaded(case.scenario) else ""
+        why += ", on idle engines" if is_loaded(case.scenario) else ""
     success = verdicts["success"]
     if success.verdict == "cannot_tell" and success.ratio is not None:
         why += f"; its success is not sure to hold: ratio {with_band(success.ratio)}"
@@ -314,12 +325,17 @@ def _warnings(case: Case) -> tuple[str, ...]:
             f"the recorded runs succeeded in {np.mean(outcomes):.0%} (their model, their judge); success here comes "
             "from [quality], not from them"
         )
-    load, money = case.scenario.load, case.scenario.objective.money
-    if load.arrival_rate_per_s is not None and money == "dedicated":
+    money = case.scenario.objective.money
+    if case.arrival_rate_per_s is not None and money == "dedicated":
         found.append(
             "with arrivals, dedicated money is the fleet's price over the arrival rate whatever the strategy; "
             "size the fleet for each strategy, or set objective.money = 'shared'"
         )
-    if case.scenario.tools.latency_s is None and all(s.tool_s < 0.005 for t in case.tasks for s in t.steps):
+    if (
+        case.scenario.tools.latency_s is None
+        and case.tools is None
+        and all(s.tool_s < 0.005 for t in case.tasks for s in t.steps)
+    ):
         found.append("tool times in this workload are under 5 ms (in-process tools); set tools.latency_s to your own")
+    found += notes(case.scenario, case.tools, simulated=is_loaded(case.scenario))
     return tuple(found)

@@ -8,9 +8,11 @@ import numpy as np
 
 from costmodel.cost import PHASES
 from hwprofiles.errors import unknown_name
+from simulator.baseline import baseline_of
 from simulator.outcome import objective_terms, why_unknown
 from simulator.provenance import rows as provenance
 from simulator.scenario_file import to_document
+from simulator.surroundings import load_document
 from simulator.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -27,8 +29,10 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     return {
         "scenario": to_document(plan.case.scenario),
         "title": plan.case.scenario.title,
+        "load": load_document(plan.case.scenario.load, plan.case.arrival_rate_per_s),
         "acceptance_rung": plan.case.rung,
         "strategies": [_strategy(plan, name) for name in plan.outcomes],
+        "baseline": baseline_of(tuple(plan.outcomes)),
         "ratios_to_strong_only": {
             n: {k: p.to_dict() if p else None for k, p in row.items()} for n, row in plan.ratios.items()
         },
@@ -49,8 +53,9 @@ def _strategy(plan: Plan, name: str) -> dict[str, Any]:
     o, row, reasons = plan.outcomes[name], plan.predictions[name], dict(plan.reasons[name])
     return {
         "name": name,
-        "window": o.window if name == "spec_agent" else None,
-        "method": "simulated" if o.simulated else "expected",
+        "window": o.window if name.startswith("spec_agent") else None,
+        "method": "simulated" if o.simulated or o.tape is None else "expected",
+        "time_bound_s": o.bound_s,
         **{k: p.to_dict() if p else None for k, p in row.items()},
         "reason": "; ".join(dict.fromkeys(reasons.values())) or None,
         "reasons": reasons,

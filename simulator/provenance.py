@@ -10,11 +10,12 @@ from costmodel.deployment import Deployment
 from costmodel.protocol import Role
 from simulator.case import Case
 from simulator.sampling import inputs
+from simulator.scenario_file import to_document
 
 
 def rows(case: Case) -> list[dict[str, Any]]:
     """Datasheet facts, factors, behaviour and workload, strongest tiers first."""
-    found = [*_facts(case), *_inputs(case), *_fixed(case)]
+    found = [*_facts(case), *_inputs(case), *_fixed(case), *_world(case)]
     order = ("datasheet", "measured", "fitted", "assumed")
     return sorted({r["input"]: r for r in found}.values(), key=lambda r: (order.index(r["tier"]), r["input"]))
 
@@ -27,8 +28,8 @@ def _facts(case: Case) -> Iterator[dict[str, Any]]:
     for role, site in case.sites.items():
         server = site.server
         if isinstance(server, Api):
-            prices = (("input", server.input_usd), ("cached", server.cached_usd), ("output", server.output_usd))
-            for name, usd in prices:
+            for name in ("input", "cached", "cache_write", "output"):
+                usd = getattr(server, f"{name}_usd")
                 own = case.side(role).prices is not None and getattr(case.side(role).prices, name) is not None
                 source = "scenario" if own else server.price_source
                 yield _row(f"{server.name}.{name}_usd_per_mtok", usd * 1e6, "assumed" if own else "datasheet", source)
@@ -61,6 +62,25 @@ def _inputs(case: Case) -> Iterator[dict[str, Any]]:
     for i in inputs(case):
         value = {"value": i.band.value, "low": i.band.low, "high": i.band.high}
         yield _row(i.name, i.band.value if i.band.is_exact else value, i.band.tier, i.band.source)
+
+
+def _world(case: Case) -> Iterator[dict[str, Any]]:
+    """What the scenario says of tools, users, the link, limits and arrivals: all of it its own word."""
+    s = case.scenario
+    own = {
+        role: {k: getattr(case.side(role), k) for k in ("router", "route_per", "limits", "cache_ttl_s")}
+        for role in Role
+    }
+    sections: dict[str, Any] = {
+        "tools": to_document(s.tools),
+        "users": to_document(s.users),
+        "link": {k: v for k, v in (to_document(s.link) or {}).items() if k not in ("rtt_s", "bytes_per_s")},
+        "load": {k: v for k, v in to_document(s.load).items() if k.startswith(("arrivals", "sessions"))},
+        **{role.value: {k: to_document(v) for k, v in keys.items() if v is not None} for role, keys in own.items()},
+    }
+    for section, table in sections.items():
+        for key, value in (table or {}).items():
+            yield _row(f"{section}.{key}", value, "assumed", "scenario")
 
 
 def _fixed(case: Case) -> Iterator[dict[str, Any]]:

@@ -9,20 +9,27 @@ from typing import Any
 import numpy as np
 import simpy
 
-from costmodel.expect import compile_tape, fit_shift
+from costmodel.acceptance import logit
+from costmodel.deployment import Deployment
+from costmodel.expect import fit_shift
 from costmodel.pricing import Pricing
 from costmodel.protocol import Role, Strategy
 from costmodel.session import ProtocolSizes
-from costmodel.strategies import strategy as find_strategy
+from costmodel.tape import compile_rounds
 from costmodel.task import Task
 from hwprofiles.errors import InputError
 from simulator.agents import Agents, Verdicts, drawn_verdicts
 from simulator.case import Case, prepare
-from simulator.fleet import Fleet
+from simulator.clock import step_until
+from simulator.fleet import Fleet, FleetRules
+from simulator.fleet_rules import fleet_rules
 from simulator.load import Demand, streams, task_order
-from simulator.results import RunResult, build
-from simulator.scenario import Load, Scenario
+from simulator.playing import match_of, playing
+from simulator.results import Recorder, RunResult
+from simulator.scenario import Scenario
 from simulator.scenario_file import load_scenario, to_document
+from simulator.tools import Gaps, ToolTable
+from simulator.world import World
 
 _PER_AGENT, _AT_LEAST = 4, 60
 _ENOUGH, _PATIENCE, _PILED_UP = 200, 20.0, 0.3
@@ -35,6 +42,8 @@ def simulate(
     seed: int | None = None,
     *,
     keep_log: bool = False,
+    out: str | Path | None = None,
+    details: bool = True,
     pricing: Pricing | None = None,
     shift: float | None = None,
 ) -> RunResult:
@@ -48,6 +57,10 @@ def simulate(
         None: the scenario's. Runs of one seed share arrivals, task order and verdicts across strategies and loads.
     keep_log : bool
         Fill the frame `engine`.
+    out : path or None
+        Folder to write the run to as it goes, in bounded memory (`load` reads it).
+    details : bool
+        False leaves the frames `steps` and `phases` empty, which saves time where only trajectories are of interest.
     pricing : Pricing or None
         None: central factors. Another one prices the same run with other factors.
     shift : float or None
@@ -62,33 +75,59 @@ def simulate(
         case = load_scenario(case)
     case = prepare(case) if isinstance(case, Scenario) else case
     scenario = case.scenario
-    how = find_strategy(strategy, scenario.protocol.window)
+    how = playing(scenario, strategy)
     pricing = Pricing(case.sites) if pricing is None else pricing
     seed = scenario.run.seed if seed is None else seed
     return simulate_tasks(
         case.tasks,
         how,
-        drawn_verdicts(case.law, acceptance_shift(case, pricing) if shift is None else shift, seed),
+        drawn_verdicts(
+            case.law, acceptance_shift(case, pricing) if shift is None else shift, seed, match_of(scenario).value
+        ),
         pricing,
         case.sizes,
-        demand=demand(scenario.load),
+        demand=demand(case),
         replicas={role: case.side(role).replicas for role in Role},
+        rules=fleet_rules(scenario),
+        tools=case.tools,
+        gaps=case.gaps,
         seed=seed,
         horizon_s=scenario.run.horizon_s,
         keep_log=keep_log,
+        out=None if out is None else Path(out),
+        details=details,
+        usd_per_busy_s=_usd_per_busy_s(case),
         meta={"window": scenario.protocol.window, "scenario": to_document(scenario)},
     )
 
 
+def _usd_per_busy_s(case: Case) -> dict[Role, float]:
+    """Price of a second of one replica of each role that has one."""
+    prices = {role: (case.usd_per_h[role], case.sites[role].server) for role in Role}
+    return {
+        role: usd * server.n_devices / 3600.0
+        for role, (usd, server) in prices.items()
+        if usd is not None and isinstance(server, Deployment)
+    }
+
+
 def acceptance_shift(case: Case, pricing: Pricing) -> float:
     """The shift at which the steps that `spec_agent` has reviewed are kept with the scenario's mean acceptance."""
-    reference = find_strategy("spec_agent", case.scenario.protocol.window)
-    tape = compile_tape(reference, case.tasks, case.law, pricing, case.sizes)
+    if case.law.is_flat:
+        return logit(case.acceptance.value)
+    reference = playing(case.scenario, "spec_agent")
+    tape = compile_rounds(reference, case.tasks, case.law, pricing, case.sizes)
     return float(fit_shift(tape, case.law, np.array([case.acceptance.value]))[0])
 
 
-def demand(load: Load) -> Demand:
-    """The load of a scenario; one agent when it names none, and enough trajectories for a mean."""
+def demand(case: Case) -> Demand:
+    """The load of a case; one agent when it names none, and enough trajectories for a mean."""
+    load = case.scenario.load
+    if case.arrivals is not None:
+        speed = load.arrivals_speed or 1.0
+        times = tuple((r.arrival_s / speed, r.session if load.sessions else None) for r in case.arrivals)
+        counted = load.n_trajectories or max(1, min(_AT_LEAST, len(times) * 4 // 5))
+        return Demand(n_trajectories=counted, arrivals=times)
     concurrency = None if load.arrival_rate_per_s else (load.concurrency or 1)
     n = load.n_trajectories or max(_AT_LEAST, _PER_AGENT * (concurrency or 0))
     return Demand(n_trajectories=n, concurrency=concurrency, arrival_rate_per_s=load.arrival_rate_per_s)
@@ -106,10 +145,19 @@ def simulate_tasks(
     seed: int,
     horizon_s: float | None = None,
     keep_log: bool = False,
+    out: Path | None = None,
+    details: bool = True,
+    usd_per_busy_s: Mapping[Role, float] | None = None,
     skip_ahead: bool = True,
+    rules: FleetRules | None = None,
+    tools: ToolTable | None = None,
+    gaps: Gaps | None = None,
     meta: Mapping[str, Any] | None = None,
 ) -> RunResult:
     """Simulate `strategy` on `tasks` until the counted trajectories of `demand` have ended, or until `horizon_s`.
+
+    With `out` the run is written to that folder as it goes, in bounded memory; without `details` the frames `steps` and
+    `phases` stay empty.
 
     Raises
     ------
@@ -122,8 +170,22 @@ def simulate_tasks(
     if len(shared) > 1:
         raise InputError(f"all tasks must share one prefix, got lengths {sorted(shared)}")
     env = simpy.Environment()
-    fleet = Fleet(env, pricing, replicas=replicas, shared_tokens=shared.pop(), skip_ahead=skip_ahead, keep_log=keep_log)
-    agents = Agents(env, fleet, strategy, sizes, verdicts)
+    recorder = Recorder(out, details=details)
+    log = recorder.engine.append if keep_log else None
+    requests = recorder.requests.append if details else None
+    fleet = Fleet(
+        env,
+        pricing,
+        replicas=replicas,
+        shared_tokens=shared.pop(),
+        skip_ahead=skip_ahead,
+        log=log,
+        requests=requests,
+        rules=rules,
+        seed=seed,
+    )
+    world = World(env, seed=seed, tools=tools, gaps=gaps)
+    agents = Agents(env, fleet, strategy, sizes, verdicts, recorder, usd_per_busy_s)
     random = streams(seed, "order", "arrivals")
     order = task_order(len(tasks), random["order"])
     enough = env.event()
@@ -133,19 +195,24 @@ def simulate_tasks(
         nonlocal left
         if demand.arrival_rate_per_s is not None and horizon_s is None:
             _keeps_up(env.now, agents, strategy.name, demand.arrival_rate_per_s)
-        yield from agents.live(number, tasks[next(order)], counted=demand.counts(number))
+        at = next(order)
+        yield from agents.live(number, tasks[at], world.visit(number, at), counted=demand.counts(number))
         if demand.counts(number):
             left -= 1
             if not left:
                 enough.succeed()
 
     demand.start(env, life, enough, random["arrivals"])
-    n_events = _run(env, enough, horizon_s)
+    n_events = step_until(env, enough, horizon_s)
     document = {
         "kind": "simulated",
         "strategy": strategy.name,
         "seed": seed,
-        "load": {"concurrency": demand.concurrency, "arrival_rate_per_s": demand.arrival_rate_per_s},
+        "load": {
+            "kind": demand.kind,
+            "concurrency": demand.concurrency,
+            "arrival_rate_per_s": demand.arrival_rate_per_s,
+        },
         "n_counted": demand.n_trajectories,
         "n_warmup": demand.n_warmup,
         "end_s": env.now,
@@ -153,13 +220,9 @@ def simulate_tasks(
         "engines": _engines(fleet, env.now),
         **(meta or {}),
     }
-    rows = {
-        "trajectories": [record.row() for record in agents.records],
-        "steps": agents.steps,
-        "phases": agents.phases,
-        "engine": _log(fleet),
-    }
-    return build(document, rows)
+    for record in agents.records:
+        recorder.trajectories.append(record.row())
+    return recorder.finish(document)
 
 
 def _keeps_up(now_s: float, agents: Agents, strategy: str, rate_per_s: float) -> None:
@@ -169,7 +232,7 @@ def _keeps_up(now_s: float, agents: Agents, strategy: str, rate_per_s: float) ->
     trajectories it is small unless work piles up.
     """
     started = len(agents.records)
-    if started < _ENOUGH or started % 50:
+    if started < _ENOUGH or started % max(50, 1 << started.bit_length() - 3):
         return
     ended = [r.finish_s - r.arrival_s for r in agents.records if r.status == "finished"]
     first = sum(ended[:10]) / len(ended[:10]) if ended else 0.0
@@ -179,22 +242,6 @@ def _keeps_up(now_s: float, agents: Agents, strategy: str, rate_per_s: float) ->
             f"{now_s:.0f} s, {started - len(ended)} of {started} trajectories are still there; lower the rate, add "
             "replicas, or set run.horizon_s"
         )
-
-
-def _run(env: simpy.Environment, enough: simpy.Event, horizon_s: float | None) -> int:
-    """Step the clock to `enough` or the horizon; returns the number of events."""
-    n = 0
-    while not enough.processed and (horizon_s is None or env.peek() <= horizon_s):
-        try:
-            env.step()
-        except simpy.core.EmptySchedule:
-            if horizon_s is not None:
-                break
-            raise InputError(
-                "the simulation cannot progress: nothing is left to happen, yet trajectories wait"
-            ) from None
-        n += 1
-    return n
 
 
 def _engines(fleet: Fleet, end_s: float) -> list[dict[str, Any]]:
@@ -209,13 +256,4 @@ def _engines(fleet: Fleet, end_s: float) -> list[dict[str, Any]]:
         }
         for role, engines in fleet.engines.items()
         for i, engine in enumerate(engines)
-    ]
-
-
-def _log(fleet: Fleet) -> list[tuple[Any, ...]]:
-    return [
-        (role.value, i, e.start_s, e.time_s, e.n_steps, e.n_prefill_tokens, e.n_decode, e.kv_used_tokens, e.n_waiting)
-        for role, engines in fleet.engines.items()
-        for i, engine in enumerate(engines)
-        for e in engine.log
     ]

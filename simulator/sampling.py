@@ -13,6 +13,9 @@ from costmodel.deployment import Deployment
 from hwprofiles.efficiency import Factor
 from hwprofiles.hardware import TIERS
 from simulator.case import Case
+from simulator.playing import match_of
+from simulator.scenario_goals import HAZARDS
+from simulator.surroundings import round_trip
 from simulator.uncertain import Band, Uncertain, sample_positive, sample_share
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -20,9 +23,10 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 STRUCTURAL: tuple[str, ...] = ("verdict_tokens", "verbosity", "thinking_tokens")
 """Inputs that change token counts, hence the tape itself."""
 
-QUALITY: tuple[str, ...] = ("weak_hazard", "strong_hazard", "detection", "false_reject", "recovery")
+QUALITY = HAZARDS
+"""Inputs behind success that every case has."""
 
-_SHARES = frozenset({"acceptance", *QUALITY})
+_SHARES = frozenset({"acceptance", "match", *QUALITY})
 _BOUNDED_FACTORS = ("_compute", "_compute_8bit", "_memory", "_bandwidth", "_share", "_correlation")
 
 
@@ -44,18 +48,26 @@ def _inputs(case: Case) -> Iterator[Input]:
     s = case.scenario
     yield Input(name="acceptance", band=case.acceptance, scale="share")
     yield Input(name="verdict_tokens", band=s.protocol.verdict_tokens, scale="positive")
+    if "step_speculation" in s.strategies:
+        yield Input(name="match", band=match_of(s), scale="share")
     if s.workload.verbosity is not None:
         yield Input(name="verbosity", band=s.workload.verbosity, scale="positive")
     if s.workload.thinking_tokens is not None:
         yield Input(name="thinking_tokens", band=s.workload.thinking_tokens, scale="positive")
     for name in QUALITY:
         yield Input(name=name, band=getattr(s.quality, name), scale="share")
+    for name in ("recovery_weak", "recovery_strong"):
+        own = getattr(s.quality, name)
+        if own is not None:
+            yield Input(name=name, band=own, scale="share")
     if s.link is not None:
-        yield Input(name="link.rtt_s", band=s.link.rtt_s, scale="positive")
+        yield Input(name="link.rtt_s", band=round_trip(s.link), scale="positive")
     for role, site in case.sites.items():
         if isinstance(site.server, Api):
             yield _factor(f"{role}.request_s", site.server.request_s)
             yield _factor(f"{role}.output_token_s", site.server.output_token_s)
+            if site.server.input_token_s is not None:
+                yield _factor(f"{role}.input_token_s", site.server.input_token_s)
         else:
             yield from deployment_inputs(site.server)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -15,7 +15,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from hwprofiles.errors import InputError, ProfileError, nearest, unknown_name
 from simulator import scenario as schema
+from simulator import scenario_goals as goals
+from simulator import scenario_world as world
 from simulator.scenario import PARAMETERS, Scenario
+from simulator.scenario_checks import check
 from simulator.uncertain import Uncertain
 
 _MAX_BYTES = 1_000_000
@@ -24,24 +27,15 @@ _SECTIONS = {
     "strong": schema.ModelSide,
     "workload": schema.WorkloadSection,
     "protocol": schema.Protocol,
-    "tools": schema.Tools,
+    "tools": world.Tools,
+    "users": world.Users,
     "effects": schema.Effects,
-    "link": schema.LinkSection,
-    "load": schema.Load,
-    "quality": schema.Quality,
-    "objective": schema.Objective,
-    "run": schema.Run,
+    "link": world.LinkSection,
+    "load": world.Load,
+    "quality": goals.Quality,
+    "objective": goals.Objective,
+    "run": goals.Run,
 }
-
-BAND_LIMITS: Mapping[str, tuple[float, float]] = {
-    "protocol.acceptance": (0.0, 1.0),
-    "protocol.verdict_tokens": (1.0, 1e6),
-    "workload.thinking_tokens": (0.0, 1e6),
-    "workload.verbosity": (0.05, 1e3),
-    "link.rtt_s": (0.0, 3600.0),
-    **{f"quality.{k}": (0.0, 1.0) for k in ("weak_hazard", "strong_hazard", "detection", "false_reject", "recovery")},
-}
-"""Lowest and highest value that a band may hold."""
 
 
 @lru_cache(maxsize=1)
@@ -113,14 +107,24 @@ _FILES = (
     ("run", "calibration"),
     ("workload", "trace"),
     ("effects", "mcp_tools"),
+    ("tools", "latency_file"),
+    ("users", "gap_file"),
+    ("load", "arrivals"),
+    ("quality", "judgements"),
     *((r, k) for r in ("weak", "strong") for k in ("model", "hardware")),
 )
 
 
 def _anchor(document: dict[str, Any], folder: Path) -> None:
     """Make file names inside the scenario relative to its folder, where such a file exists."""
-    for section, key in _FILES:
-        part = document.get(section)
+    tables = [(document.get(section), key) for section, key in _FILES]
+    tools = document.get("tools")
+    for section in ("by_effect", "by_tool"):
+        found = tools.get(section) if isinstance(tools, dict) else None
+        tables += [(t, "latency_file") for t in found.values()] if isinstance(found, dict) else []
+    sides = [document.get(role) for role in ("weak", "strong")]
+    tables += [(side.get("decode"), "draft_model") for side in sides if isinstance(side, dict)]
+    for part, key in tables:
         value = part.get(key) if isinstance(part, dict) else None
         if isinstance(value, str) and not Path(value).is_absolute() and (folder / value).exists():
             part[key] = str(folder / value)  # type: ignore[index]  # part is a dict when value is a str
@@ -170,7 +174,10 @@ def from_document(document: Mapping[str, Any], where: str) -> Scenario:
         scenario = _adapter().validate_python(document)
     except ValidationError as error:
         raise ProfileError(f"{where}: {_first(error)}") from None
-    _consistent(scenario, where)
+    try:
+        check(scenario)
+    except InputError as error:
+        raise ProfileError(f"{where}: {error}") from None
     return scenario
 
 
@@ -195,66 +202,6 @@ def _first(error: ValidationError) -> str:
     return f"{place}: {message[0].lower()}{message[1:]}" + ("" if "got" in message else f", got {shown}")
 
 
-def _consistent(s: Scenario, where: str) -> None:
-    """Two sources for one thing, and keys that would have no effect."""
-
-    def refuse(text: str) -> None:
-        raise ProfileError(f"{where}: {text}")
-
-    for role in ("weak", "strong"):
-        side = getattr(s, role)
-        own = [
-            k
-            for k in ("model", "hardware", "weight_dtype", "max_seqs", "chunk_tokens", "usd_per_h")
-            if getattr(side, k) is not None
-        ]
-        if side.api is not None and own:
-            refuse(f"{role}.api and {role}.{own[0]} are two sources for one model; give one")
-        if side.api is None and (side.model is None or side.hardware is None):
-            refuse(f"{role} needs model and hardware, or api")
-        if side.api is None and side.prices is not None:
-            refuse(f"{role}.prices has no effect without {role}.api")
-        if side.api is not None and (side.n_devices, side.replicas) != (1, 1):
-            refuse(f"{role}.n_devices and {role}.replicas have no effect with {role}.api")
-    _workload_consistent(s, refuse)
-    for key, (least, most) in BAND_LIMITS.items():
-        section, name = key.split(".")
-        band = getattr(getattr(s, section), name, None)
-        if band is not None and not least <= band.low <= band.high <= most:
-            wrong = band.low if band.low < least else band.high
-            refuse(f"{key}: must be {least:g} to {most:g}, got {wrong:g}")
-    if s.load.concurrency is not None and s.load.arrival_rate_per_s is not None:
-        both = "load.concurrency and load.arrival_rate_per_s are two sources for the load; give one"
-        refuse(both + _unset("concurrency"))
-    if len(set(s.strategies)) != len(s.strategies) or "strong_only" not in s.strategies:
-        refuse("strategies: must name each strategy once and include 'strong_only', the baseline")
-
-
-def _workload_consistent(s: Scenario, refuse: Callable[[str], None]) -> None:
-    w = s.workload
-    if (w.trace is None) == (w.law is None):
-        refuse("workload needs exactly one of trace and law")
-    if w.trace is not None:
-        for key in ("steps", "write_share", "reply_share"):
-            if getattr(w, key) is not None:
-                refuse(f"workload.{key} needs a law; a trace has its own steps")
-        if w.seed:
-            refuse("workload.seed has no effect on a trace")
-    if w.law is not None and w.format is not None:
-        refuse("workload.format has no effect on a law")
-    if w.thinking_tokens is not None and not (s.weak.thinking or s.strong.thinking):
-        refuse(f"workload.thinking_tokens has no effect: neither model thinks{_unset('thinking_tokens')}")
-    if w.verbosity is not None and s.strong.thinking and not s.weak.thinking:
-        refuse(
-            "weak.thinking = false and workload.verbosity are two sources for what the weak model decodes; give one"
-            + _unset("verbosity")
-        )
-
-
-def _unset(parameter: str) -> str:
-    return f" (--set {parameter}= unsets it)"
-
-
 def to_document(value: Any) -> Any:
     """A scenario (or part) as plain values for TOML and JSON: unset keys left out, exact bands as numbers."""
     if isinstance(value, Uncertain):
@@ -266,6 +213,8 @@ def to_document(value: Any) -> Any:
         return {k: v for k, v in found.items() if v is not None and v != {}}
     if isinstance(value, tuple):
         return [to_document(v) for v in value]
+    if isinstance(value, dict):
+        return {k: to_document(v) for k, v in value.items()}
     return value
 
 
@@ -313,6 +262,9 @@ def _type_name(hint: Any) -> str:
         ("Uncertain", "number or band"),
         ("bool", "true or false"),
         ("Prices", "table"),
+        ("TokenDrafts", "table"),
+        ("ApiLatency", "table"),
+        ("RateLimits", "table"),
         ("dict", "table"),
     ):
         if plain in text:

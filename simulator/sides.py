@@ -8,6 +8,7 @@ from typing import Any
 from costmodel.api import api
 from costmodel.deployment import Deployment, deploy
 from costmodel.engines import engine
+from costmodel.speculation import token_speculation
 from hwprofiles.errors import CapacityError, InputError
 from simulator.scenario import ModelSide
 from simulator.scenario_file import to_document
@@ -91,18 +92,36 @@ def _of_deployment(role: str, dep: Deployment) -> dict[str, Any]:
         "kv_dtype": dep.kv_dtype,
         "engine": dep.engine.name,
     }
+    if dep.expert_parallel != 1:
+        found["expert_parallel"] = dep.expert_parallel
     standard = engine(dep.engine.name)
-    for limit in ("max_seqs", "chunk_tokens"):
+    for limit in ("max_seqs", "chunk_tokens", "memory_share"):
         if getattr(dep.engine, limit) != getattr(standard, limit):
             found[limit] = getattr(dep.engine, limit)
     names = {k: v for k, v in found.items() if k not in ("model", "hardware", "engine")}
+    decode = _decode(dep)
     try:
-        again = deploy(found["model"], found["hardware"], engine_name=found["engine"], **names)
+        speculation = token_speculation(dep.model, **decode) if decode else None
+        again = deploy(found["model"], found["hardware"], engine_name=found["engine"], speculation=speculation, **names)
     except InputError as error:
         raise InputError(f"{role}: {dep.label} cannot be named in a scenario ({error}); {_REMEDY}") from None
     if again != dep:
-        part = next(f for f in ("model", "hardware", "engine", "efficiency") if getattr(again, f) != getattr(dep, f))
+        parts = ("model", "hardware", "engine", "efficiency", "speculation")
+        part = next(f for f in parts if getattr(again, f) != getattr(dep, f))
         raise InputError(f"{role}: {dep.label} has its own {part}, which a scenario cannot name; {_REMEDY}")
+    return {**found, "decode": decode} if decode else found
+
+
+def _decode(dep: Deployment) -> dict[str, Any]:
+    """The keys of a section's decode table."""
+    s = dep.speculation
+    if s is None:
+        return {}
+    found: dict[str, Any] = {"method": s.method, "length": s.length, "acceptance": s.acceptance}
+    if s.method == "draft":
+        found["draft_model"] = s.model.name
+    if s.weight_dtype is not None:
+        found["draft_weight_dtype"] = s.weight_dtype
     return found
 
 

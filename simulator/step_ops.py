@@ -10,10 +10,11 @@ import numpy as np
 from costmodel.arch import MoeMlp
 from costmodel.counts import head_params, layer_groups
 from costmodel.deployment import Deployment
-from costmodel.ops import Op, Span
+from costmodel.ops import Op
 from costmodel.products import expert_matrix_params, products
 from costmodel.roof import touched_experts
-from costmodel.step import StepModel, clipped_sum, prefill_span
+from costmodel.spans import Span, decode_span, prefill_span, run_sum
+from costmodel.step import StepModel
 
 BYTES: tuple[str, ...] = ("weights", "kv", "state", "activations", "interconnect")
 """Kinds of bytes, in the order of `_FIELDS`."""
@@ -82,10 +83,11 @@ def step_ops(
         pre = {w: Span(*(float(np.sum(x)) for x in span)) for w, span in each.items()}
     n_decode = float(sum(n for n, _ in runs))
     if runs:
-        seen = {w: sum(n * float(clipped_sum(float(c), 1.0, w)) for n, c in runs) for w in windows}
-        dec = {w: Span(x, x, n_decode, n_decode) for w, x in seen.items()}
-    rows = float(sum(n for n, _ in passes)) + n_decode
-    return model.ops(rows, float(len(passes)) + n_decode, pre, dec)
+        seen = {w: sum(n * float(run_sum(float(c), 1.0, w, model.tokens)) for n, c in runs) for w in windows}
+        dec = {w: decode_span(x, n_decode, model.tokens) for w, x in seen.items()}
+    checked = model.tokens * n_decode
+    rows = float(sum(n for n, _ in passes)) + checked
+    return model.ops(rows, float(len(passes)) + checked, pre, dec)
 
 
 def merged(model: StepModel, ops: Sequence[tuple[Op, int]]) -> tuple[OpCost, ...]:

@@ -67,3 +67,31 @@ def _stable_load(arrival_rate_per_s: float, service_s: float, n_servers: int) ->
     if load >= n_servers:
         raise InputError(f"offered load {load:g} must be below the {n_servers} server(s), or the queue never settles")
     return load
+
+
+def mdc_wait_s(arrival_rate_per_s: float, service_s: float, n_servers: int) -> float:
+    """M/D/c (Cosmetatos): `W = W_MMc / 2 * (1 + (1 - rho) (c - 1) (sqrt(4 + 5 c) - 2) / (16 rho c))`.
+
+    At most the light-traffic limit `W_MMc c / (c + 1)`. Exact for c = 1 and in heavy traffic; within 2 % of Crommelin's
+    exact values from rho = 0.7 on, 6 % from 0.5. Source: Cosmetatos, INFOR 13 (1975); Kimura, Operations Research 34
+    (1986).
+    """
+    rho = _stable_load(arrival_rate_per_s, service_s, n_servers) / n_servers
+    if rho == 0:
+        return 0.0
+    light = (1 - rho) * (n_servers - 1) * (math.sqrt(4 + 5 * n_servers) - 2) / (16 * rho * n_servers)
+    share = min((1 + light) / 2, n_servers / (n_servers + 1))
+    return mmc_wait_s(arrival_rate_per_s, service_s, n_servers) * share
+
+
+def mgc_wait_s(arrival_rate_per_s: float, service_s: float, service_variance_s2: float, n_servers: int) -> float:
+    """M/G/c: `W = (1 + v) / (2 v / W_MMc + (1 - v) / W_MDc)` for v <= 1 (Kimura), `(1 + v) / 2 * W_MMc` above it.
+
+    `v` is the squared coefficient of variation of the service (Allen-Cunneen for v > 1). Exact for c = 1 and M/M/c, and
+    what `mdc_wait_s` is for constant service. Source: Kimura, Operations Research 34 (1986).
+    """
+    waits = mmc_wait_s(arrival_rate_per_s, service_s, n_servers)
+    v = service_variance_s2 / service_s**2 if service_s > 0 else 0.0
+    if waits == 0 or v >= 1:
+        return (1 + v) / 2 * waits
+    return (1 + v) / (2 * v / waits + (1 - v) / mdc_wait_s(arrival_rate_per_s, service_s, n_servers))

@@ -12,7 +12,8 @@ import numpy as np
 from costmodel.prediction import Prediction, predict
 from costmodel.quality import implied_acceptance
 from simulator.case import Case
-from simulator.outcome import Evaluator, Outcome, objective_terms, success_of, why_unknown
+from simulator.outcome import Evaluator, Outcome, objective_terms, why_unknown
+from simulator.success import success_of
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

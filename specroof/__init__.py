@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from simulator.plan import plan
     from simulator.results import load
     from simulator.run import simulate
+    from simulator.size import size
     from simulator.step_cost import step_cost
+    from simulator.sweep import sweep
     from simulator.traces import read_trace
     from simulator.workloads import workload
 
@@ -40,7 +42,9 @@ __all__ = [
     "prior",
     "read_trace",
     "simulate",
+    "size",
     "step_cost",
+    "sweep",
     "workload",
 ]
 
@@ -56,7 +60,9 @@ _HOMES = {
     "prior": ("simulator.build", "named_prior"),
     "read_trace": ("simulator.traces", "read_trace"),
     "simulate": ("simulator.run", "simulate"),
+    "size": ("simulator.size", "size"),
     "step_cost": ("simulator.step_cost", "step_cost"),
+    "sweep": ("simulator.sweep", "sweep"),
     "workload": ("simulator.workloads", "workload"),
 }
 """Where each name lives: module, and attribute of it (None: the module itself)."""

@@ -24,6 +24,7 @@ REQUIRED = (
     "pydantic",
     "typer",
     "rich",
+    "ijson",
     "jinja2",
     "tomli-w",
     "mcp",

@@ -104,6 +104,24 @@ class Actions:
         found = self.journal.find(self.task, round_, "intent", key)
         return step.effect if found is None else Effect(found["effect"])
 
+    def announce_again(self, round_: int, key: str, step: RealStep, i: int, before: str) -> None:
+        """Journal that a drafted step of the round before still wants its action, under a key of this round."""
+        first = self.journal.find(self.task, round_ - 1, "intent", before) or {}
+        use = step.uses[i] if step.uses else None
+        self.journal.record(
+            self.task,
+            round_,
+            "intent",
+            key,
+            tool=use.name if use else "",
+            arguments=dict(use.arguments) if use else {},
+            effect=str(step.effect),
+            offset=step.offset,
+            origin="d",
+            asked=first.get("asked", ""),
+            asked_in=first.get("asked_in", round_ - 1),
+        )
+
     def authorise(self, round_: int, key: str, why: str, by: int) -> None:
         """Journal that the action may run, and the event that allows it."""
         self.journal.record(self.task, round_, "authorised", key, why=why, by=by)

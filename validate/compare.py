@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.draws import Draws
 from costmodel.prediction import Prediction, predict
 from costmodel.pricing import Pricing, central_factors
 from costmodel.protocol import Role
 from costmodel.session import EngineRequest, ProtocolSizes
-from costmodel.strategies import strategy as find_strategy
 from costmodel.task import Task, TaskStep
 from costmodel.trajectory import Effect
 from costmodel.walk import forced, walk
 from hwprofiles.errors import InputError
 from simulator.case import Case
+from simulator.playing import playing
 from simulator.sampling import draw_samples, inputs
 from validate.journal import Journal
 
@@ -29,11 +30,16 @@ _SAMPLES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Path:
-    """One finished task as it went: its steps as a `Task`, which drafts were kept, and what was measured."""
+    """One finished task as it went: its steps as a `Task`, what was measured, and what chance decided of each step.
+
+    `kept` are accepted drafts, `weak` steps that the weak model wrote, `matched` ones whose call had been guessed.
+    """
 
     name: str
     task: Task
     kept: tuple[bool, ...]
+    weak: tuple[bool, ...]
+    matched: tuple[bool, ...]
     sizes: ProtocolSizes
     measured: Mapping[str, float]
 
@@ -68,7 +74,8 @@ def _path(name: str, events: Sequence[Mapping[str, Any]], repair_mode: str) -> P
     steps = []
     for j, s in enumerate(committed):
         intent = intents[s["keys"][0]]
-        thinking = int(wrote[intent["round"], intent["asked"]]["server"].get("thinking_tokens", 0))
+        answer = wrote[intent.get("asked_in", intent["round"]), intent["asked"]]
+        thinking = int(answer["server"].get("thinking_tokens", 0))
         own = max(1, s["output_tokens"])
         visible = max(1, own - thinking)
         grown = prompts[j + 1] - prompts[j] - visible if j + 1 < len(committed) else 0
@@ -86,7 +93,16 @@ def _path(name: str, events: Sequence[Mapping[str, Any]], repair_mode: str) -> P
     }
     verdicts = [e for e in events if e["kind"] == "verdict"]
     sizes = _sizes(asked, verdicts, task, repair_mode)
-    return Path(name=name, task=task, kept=kept, sizes=sizes, measured=measured)
+    reused = {e["slot"] for e in events if e["kind"] == "reused"}
+    return Path(
+        name=name,
+        task=task,
+        kept=kept,
+        weak=tuple(s["author"] == "weak" for s in committed),
+        matched=tuple(s["keys"][0] in reused for s in committed),
+        sizes=sizes,
+        measured=measured,
+    )
 
 
 def _prompts(asked: Sequence[Mapping[str, Any]], n: int) -> list[int]:
@@ -151,7 +167,7 @@ def compare(case: Case, strategy: str, found: Sequence[Path]) -> Comparison:
     """
     if not found:
         raise InputError(f"{strategy}: no task finished, so there is nothing to compare")
-    how = find_strategy(strategy, case.scenario.protocol.window)
+    how = playing(case.scenario, strategy)
     samples = draw_samples(inputs(case), _SAMPLES, case.scenario.run.seed)
     names = central_factors(case.sites)
     central = Pricing(case.sites)
@@ -184,7 +200,8 @@ def errors_of(pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
 
 
 def _walked(p: Path, how: Any, pricing: Pricing, metric: str) -> float:
-    done = walk(p.task, how, forced(p.kept), pricing, p.sizes)
+    draws = Draws(forced(p.kept), lambda i: p.matched[i], lambda i, _share: p.weak[i])
+    done = walk(p.task, how, draws, pricing, p.sizes)
     if metric == "time_s":
         return done.wall_s
     works = [w for r in done.rounds for w in r.works if isinstance(w, EngineRequest)]

@@ -18,7 +18,8 @@ executing   action key     written before the first call
 attempt     key#number     written before every call; whether the server honours idempotency keys
 effect      action key     what came back, whether it was an error, whether the server replayed it
 unresolved  action key     a held action of which nobody can say whether it ran
-committed   ""             the round's steps as they entered the chat
+reused      action key     a written read that takes over what ran for a guess; `by`, the guess's key
+committed   ""             the round's steps as they entered the chat, and a plain memory of the strategy
 finished    ""             status, seconds
 =========== ============== =========================================================================================
 """

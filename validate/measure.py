@@ -54,11 +54,14 @@ class _Task:
         self.committed = {e["round"]: e for e in events if e["kind"] == "committed"}
         self.verdicts = [e for e in events if e["kind"] == "verdict"]
         self.intents = {e["slot"]: e for e in events if e["kind"] == "intent"}
-        self.wrote = {(e["round"], e["asked"]): e for e in reversed(self.intents.values())}
+        self.matched = {e["by"] for e in events if e["kind"] == "reused"}
         self.effects = [e for e in events if e["kind"] == "effect" and "start_s" in e]
         self.start_s = next((e["at_s"] for e in events if e["kind"] == "task"), math.nan)
         self.end = next((e for e in events if e["kind"] == "finished"), None)
         self.kept = {key for e in self.committed.values() for s in e["steps"] for key in s["keys"]}
+        latest_first = list(self.intents.values())[::-1]
+        by_fate = sorted(latest_first, key=lambda e: e["slot"] in self.kept)
+        self.wrote = {(e.get("asked_in", e["round"]), e["asked"]): e for e in by_fate}
 
     def trajectory(self) -> Row:
         done = self.end is not None and self.end["status"] == "finished"
@@ -92,7 +95,8 @@ class _Task:
             return "written"
         if asked["ask"] == "repair":
             return "repaired"
-        return "accepted" if self._intent(asked).get("slot") in self.kept else "discarded"
+        slot = self._intent(asked).get("slot")
+        return "accepted" if slot in self.kept else "matched" if slot in self.matched else "discarded"
 
     def _intent(self, asked: Row) -> Row:
         """The first action of the step a request wrote; empty where the run was cut before it was journaled."""

@@ -115,7 +115,7 @@ class OpenAIServer:
 
     async def metrics(self) -> dict[str, float]:
         """What the server's counters grew by since the last call; the first sets the mark. Empty without a page."""
-        page = await asyncio.to_thread(_get, self.url.removesuffix("/v1") + "/metrics", min(self._timeout_s, 10.0))
+        page = await asyncio.to_thread(get_page, self.url.removesuffix("/v1") + "/metrics", min(self._timeout_s, 10.0))
         try:
             now = counters(page)
         except ValueError:
@@ -187,7 +187,7 @@ class OpenAIServer:
             async for chunk in chunks:
                 out.take(chunk, self._clock)
         except Exception as error:  # the HTTP library's own errors come through here, and half-written JSON
-            raise EngineError(f"{self.url} broke off while answering: {_one_line(error)}") from error
+            raise EngineError(f"{self.url} broke off while answering: {one_line(error)}") from error
         if out.finish not in ("stop", "tool_calls", "length"):
             raise EngineError(f"{self.url} ended an answer with {out.finish!r}")
         return out
@@ -203,19 +203,19 @@ class OpenAIServer:
                 raise EngineError(f"{self.url} gave no answer within {self._timeout_s:g} s") from error
             except openai.APIConnectionError as error:
                 if attempt + 1 == self._tries:
-                    raise EngineError(f"{self.url} cannot be reached: {_one_line(error.__cause__ or error)}") from error
+                    raise EngineError(f"{self.url} cannot be reached: {one_line(error.__cause__ or error)}") from error
                 await asyncio.sleep(self._pause_s * 2**attempt)
             except openai.APIStatusError as error:
-                message = f"{self.url} answered {error.status_code}: {_one_line(error)}"
+                message = f"{self.url} answered {error.status_code}: {one_line(error)}"
                 if error.status_code in _NOT_ALLOWED:
                     raise InputError(message) from error
                 raise EngineError(message) from error
             except (openai.OpenAIError, ValueError) as error:
-                raise EngineError(f"{self.url} answered nonsense: {_one_line(error)}") from error
+                raise EngineError(f"{self.url} answered nonsense: {one_line(error)}") from error
         raise AssertionError("unreachable: the last try raises")
 
 
-def _get(url: str, timeout_s: float) -> str:
+def get_page(url: str, timeout_s: float) -> str:
     """A page, or an empty text when there is none."""
     try:
         with urllib.request.urlopen(url, timeout=timeout_s) as answer:
@@ -224,5 +224,6 @@ def _get(url: str, timeout_s: float) -> str:
         return ""
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """An error's message on one line of at most 300 characters."""
     return " ".join(str(error).split())[:300] or type(error).__name__

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from costmodel.protocol import Role
-from costmodel.strategies import STRATEGY_NAMES
+from costmodel.strategies import OVERLAPPING, STRATEGY_NAMES
 from hwprofiles.errors import InputError, unknown_name
 from simulator.case import Case
 from simulator.effects import effect_map
@@ -128,6 +128,9 @@ def _must_fit(
     for name in names:
         if name not in STRATEGY_NAMES:
             raise unknown_name("strategy", name, STRATEGY_NAMES)
+    together = [n for n in names if n in OVERLAPPING]
+    if together and weak == FAKE:
+        raise InputError(f"{together[0]} works with both models at once; the fake engines share one virtual clock")
     if (weak == FAKE) != (strong == FAKE):
         raise InputError("--weak and --strong are both URLs or both 'fake:'; one clock cannot be real and virtual")
     if faults is not None and not all(u.startswith((FAKE, VLLM)) for u in (weak, strong)):

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from costmodel.guard import RoundGuard
-from costmodel.protocol import CallTool, Commit, Draft, Repair, Request, Role, Verify, Write
+from costmodel.protocol import (
+    CallTool,
+    Cancel,
+    Commit,
+    Draft,
+    Observe,
+    Repair,
+    Request,
+    Reuse,
+    Role,
+    Start,
+    Toss,
+    Verify,
+    Wait,
+    Write,
+)
 from costmodel.trajectory import RUNS_FREELY, strictest
 from hwprofiles.errors import InputError
+from validate.beside import Beside
 from validate.chat import Message, ToolUse
 from validate.engine import Answer, Ask, EngineError, Kind
-from validate.steps import RealStep, answer_document, effect_of, to_document
+from validate.steps import RealStep, answer_document, effect_of, same_calls, to_document
+from validate.view import RealVerdict, RealView
 
 if TYPE_CHECKING:
     from validate.runner import TaskRunner
@@ -31,64 +48,110 @@ INSTRUCTION = (
 REPAIR = "Step {m} of these was not valid. Write the step that should stand there instead."
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    accepted: int
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    remaining: int
-
-    def ended(self, segment: Sequence[Any]) -> bool:
-        return len(segment) >= self.remaining or any(s.is_final for s in segment)
+_Settle = Callable[[Any], object]
+"""What the round does with an answer, and what the strategy is told."""
 
 
 class Round:
-    """One round: a generator of the strategy, answered for real."""
+    """One round: a generator of the strategy, answered for real.
+
+    A request that goes on beside others is a task of its own; the round's books change only when its answer is taken.
+    """
 
     def __init__(self, runner: TaskRunner) -> None:
         self.r = runner
-        self.guard = RoundGuard(runner.strategy.name)
-        self.sequence = 0
-        self.segment: list[RealStep] = []
+        self.segment: list[RealStep] = [self._adopt(i, s) for i, s in enumerate(runner.carried)]
+        self.guard = RoundGuard(runner.strategy.name, [s.effect for s in self.segment])
+        self.n_drafts = 0
+        self.n_reviews = 0
         self.review: tuple[Ask, str] | None = None
+        self.beside = Beside(runner.left)
+        self.settle: dict[int, _Settle] = {}
 
     async def play(self) -> bool:
         """Play it to its commit; True when the task is over."""
-        rounds = self.r.strategy.round(_View(self.r.limits.max_steps - self.r.n_committed))
+        r = self.r
+        view = RealView(r.limits.max_steps - r.n_committed, tuple(self.segment), r.memory, r.last_effect)
+        rounds = r.strategy.round(view)
         answer: object = None
-        while True:
-            try:
-                request = rounds.send(answer)
-            except StopIteration as stop:
-                return await self._commit(cast(Commit, stop.value))
-            answer = await self._answer(request)
+        try:
+            while True:
+                try:
+                    request = rounds.send(answer)
+                except StopIteration as stop:
+                    if self.beside.running:
+                        raise ValueError(f"{r.strategy.name}: a round ends with a request still running") from None
+                    return await self._commit(cast(Commit, stop.value))
+                answer = await self._answer(request)
+        finally:
+            await self.beside.drop()
 
     async def _answer(self, request: Request) -> object:
         match request:
-            case Draft(role, segment):
-                self.guard.before_draft(len(segment))
-                step, _ = await self._author(role, "draft", self._chat(self.segment[: len(segment)]), len(segment))
-                self.guard.after_draft(step.offset, step.effect)
-                self.segment = [*self.segment[: step.offset], step]
-                return step
-            case CallTool(step):
-                await self._call_drafted(step)
+            case Draft() | CallTool() | Verify() | Write() | Repair():
+                work, settle = self._begin(request)
+                return settle(await work)
+            case Start(asked):
+                work, settle = self._begin(asked)
+                ticket = self.beside.start(work, can_be_cut=not isinstance(asked, CallTool))
+                self.settle[ticket.number] = settle
+                return ticket
+            case Wait(tickets):
+                done = await self.beside.first(tickets)
+                return replace(done, answer=self.settle[done.ticket.number](done.answer))
+            case Cancel(ticket):
+                await self.beside.cancel(ticket)
                 return None
+            case Observe():
+                return self.r.clock.now_s() - self.r.began_s
+            case Toss(share):
+                return self.r.coin() < share
+            case Reuse(step, guess):
+                return self._reuse(cast(RealStep, step), cast(RealStep, guess))
+        raise TypeError(f"not a request: {request!r}")
+
+    def _begin(self, request: Draft | CallTool | Verify | Write | Repair) -> tuple[Coroutine[Any, Any, Any], _Settle]:
+        """Check a request now; the work to do, and what to do with its answer."""
+        match request:
+            case Draft(role, segment):
+                n = len(segment)
+                self.guard.before_draft(n)
+                slot = str(self.n_drafts)
+                self.n_drafts += 1
+                return self._author(role, "draft", self._chat(self.segment[:n]), n, slot), self._drafted
+            case CallTool(step):
+                return self._calling(cast(RealStep, step))
             case Verify(role, segment):
-                return await self._verify(role, len(segment))
+                return self._reviewing(role, len(segment))
             case Write(role):
                 self.guard.before_write()
-                step, event = await self._author(role, "write", self._chat([]), 0)
-                self._allow(step, "written", event)
-                return step
+                return self._author(role, "write", self._chat([]), 0, "w"), self._written
             case Repair(role, _, accepted):
                 self.guard.before_repair(accepted)
-                step, event = await self._author(role, "repair", self._repair_chat(accepted), accepted)
-                self._allow(step, "written", event)
-                return step
-        raise TypeError(f"not a request: {request!r}")
+                return self._author(role, "repair", self._repair_chat(accepted), accepted, "w"), self._written
+
+    def _drafted(self, answer: tuple[RealStep, int]) -> RealStep:
+        step, _ = answer
+        self.guard.after_draft(step.offset, step.effect)
+        self.segment = [*self.segment[: step.offset], step]
+        return step
+
+    def _written(self, answer: tuple[RealStep, int]) -> RealStep:
+        step, event = answer
+        self._allow(step, "written", event)
+        return step
+
+    def _adopt(self, offset: int, step: RealStep) -> RealStep:
+        """A drafted step that the round before left; a held one is announced anew, for this round's verdict."""
+        r = self.r
+        moved = replace(step, offset=offset)
+        if step.effect in RUNS_FREELY:
+            return moved
+        keys = tuple(f"{r.run_name}:{r.task.id}:{r.round}:c{offset}.{i}" for i in range(len(step.keys)))
+        moved = replace(moved, keys=keys)
+        for i, (key, old) in enumerate(zip(keys, step.keys, strict=True)):
+            r.actions.announce_again(r.round, key, moved, i, old)
+        return moved
 
     # -- requests to models -----------------------------------------------------------------------------------------
 
@@ -104,7 +167,13 @@ class Round:
         return self._chat(self.segment[:accepted])
 
     async def _ask(
-        self, role: Role, kind: Kind, messages: tuple[Message, ...], offset: int, labels: tuple[str, ...] = ()
+        self,
+        role: Role,
+        kind: Kind,
+        messages: tuple[Message, ...],
+        offset: int,
+        slot: str,
+        labels: tuple[str, ...] = (),
     ) -> tuple[Ask, dict[str, Any], int]:
         """Ask a model, or recall what it answered before the run was cut; returns the answer's data and its event."""
         r = self.r
@@ -118,8 +187,6 @@ class Round:
             labels=labels,
             max_tokens=_VERDICT_TOKENS if labels else r.limits.max_tokens,
         )
-        slot = str(self.sequence)
-        self.sequence += 1
         known = r.journal.find(r.task.id, r.round, "asked", slot)
         if known is None:
             known = {"ask": kind, "role": str(role), "step": ask.step, **answer_document(await self._try(ask))}
@@ -134,11 +201,12 @@ class Round:
                 return await engine.ask(ask)
         return await engine.ask(ask)
 
-    async def _author(self, role: Role, kind: Kind, messages: tuple[Message, ...], offset: int) -> tuple[RealStep, int]:
-        asked = str(self.sequence)
-        _, data, event = await self._ask(role, kind, messages, offset)
+    async def _author(
+        self, role: Role, kind: Kind, messages: tuple[Message, ...], offset: int, slot: str
+    ) -> tuple[RealStep, int]:
+        _, data, event = await self._ask(role, kind, messages, offset, slot)
         origin = "d" if kind == "draft" else "w"
-        place = f"{self.r.run_name}:{self.r.task.id}:{self.r.round}:{origin}{asked}"
+        place = f"{self.r.run_name}:{self.r.task.id}:{self.r.round}:{origin}{slot.removeprefix('w')}"
         # call ids are ours, not the model's: the same text must render to the same tokens for both models
         uses = tuple(
             ToolUse(id=f"call_{self.r.n_committed + offset}_{i}", name=u["name"], arguments=u["arguments"])
@@ -155,31 +223,37 @@ class Round:
             keys=tuple(f"{place}.{i}" for i in range(max(1, len(uses)))),
             output_tokens=data["output_tokens"],
         )
-        known = [self.r.actions.intend(self.r.round, key, step, i, origin, asked) for i, key in enumerate(step.keys)]
+        known = [self.r.actions.intend(self.r.round, key, step, i, origin, slot) for i, key in enumerate(step.keys)]
         return replace(step, effect=strictest([step.effect, *known])), event
 
-    async def _verify(self, role: Role, n: int) -> _Verdict:
+    def _reviewing(self, role: Role, n: int) -> tuple[Coroutine[Any, Any, Any], _Settle]:
         self.guard.before_review(n)
         if n > MAX_WINDOW:
             raise InputError(f"a real run reviews at most {MAX_WINDOW} steps at once, got a window of {n}")
         instruction = Message(role="user", text=INSTRUCTION.format(n=n))
         labels = tuple(str(i) for i in range(n + 1))
-        slot = str(self.sequence)
-        ask, data, _ = await self._ask(role, "verify", (*self._chat(self.segment[:n]), instruction), 0, labels)
-        label = data["text"].strip()
-        garbled = label not in labels or data["finish"] == "length"
-        accepted = 0 if garbled else int(label)
-        covers = [k for s in self.segment[:accepted] for k in s.keys]
-        r = self.r
-        event = r.journal.record(
-            r.task.id, r.round, "verdict", slot, accepted=accepted, reviewed=n, garbled=garbled, covers=covers
-        )
-        self.guard.after_review(accepted)
-        for step in self.segment[:accepted]:
-            if step.effect not in RUNS_FREELY:
-                self._allow(step, "verdict", event)
-        self.review = (ask, label)
-        return _Verdict(accepted)
+        slot = f"v{self.n_reviews}"
+        self.n_reviews += 1
+        work = self._ask(role, "verify", (*self._chat(self.segment[:n]), instruction), 0, slot, labels)
+
+        def settle(answer: tuple[Ask, dict[str, Any], int]) -> RealVerdict:
+            ask, data, _ = answer
+            label = data["text"].strip()
+            garbled = label not in labels or data["finish"] == "length"
+            accepted = 0 if garbled else int(label)
+            covers = [k for s in self.segment[:accepted] for k in s.keys]
+            r = self.r
+            event = r.journal.record(
+                r.task.id, r.round, "verdict", slot, accepted=accepted, reviewed=n, garbled=garbled, covers=covers
+            )
+            self.guard.after_review(accepted)
+            for step in self.segment[:accepted]:
+                if step.effect not in RUNS_FREELY:
+                    self._allow(step, "verdict", event)
+            self.review = (ask, label)
+            return RealVerdict(accepted)
+
+        return work, settle
 
     # -- actions ----------------------------------------------------------------------------------------------------
 
@@ -187,18 +261,38 @@ class Round:
         for key in step.keys:
             self.r.actions.authorise(self.r.round, key, why, event)
 
-    async def _call_drafted(self, step: RealStep) -> None:
+    def _calling(self, step: RealStep) -> tuple[Coroutine[Any, Any, Any], _Settle]:
         self.guard.before_call(step.offset)
         for key in step.keys:
             self.r.actions.authorise(self.r.round, key, "free", 0)
-        self.segment[step.offset] = await self.r.actions.run(self.r.round, step)
+
+        def settle(ran: RealStep) -> None:
+            self.segment[step.offset] = ran
+            self.guard.after_call(step.offset)
+
+        return self.r.actions.run(self.r.round, self.segment[step.offset]), settle
+
+    def _reuse(self, step: RealStep, guess: RealStep) -> bool:
+        """Whether the written step may take over what was run for the guess: the same calls, and nothing said aloud."""
+        if step.effect not in RUNS_FREELY or not same_calls(step, guess):
+            return False
+        self.guard.before_reuse(step.offset)
+        self.r.journal.record(self.r.task.id, self.r.round, "reused", step.keys[0], by=guess.keys[0])
+        return True
 
     async def _commit(self, commit: Commit) -> bool:
         steps = [cast(RealStep, s) for s in commit.steps]
+        carried = [cast(RealStep, s).offset for s in commit.carried]
         kept, unrun = self.guard.before_commit([s.offset for s in steps])
+        self.guard.before_carry(len(steps), carried)
         steps = [self.segment[s.offset] if s.offset < kept else s for s in steps]
+        if self.guard.reused:
+            steps[-1] = steps[-1].observed(self.segment[steps[-1].offset].observations)
         for offset in unrun:
             steps[offset] = await self.r.actions.run(self.r.round, steps[offset])
-        documents = [to_document(s) for s in steps]
-        self.r.journal.record(self.r.task.id, self.r.round, "committed", steps=documents, at_s=self.r.clock.now_s())
-        return self.r.take(steps)
+        r = self.r
+        told: dict[str, Any] = {"memory": commit.memory} if isinstance(commit.memory, int | str) else {}
+        r.journal.record(
+            r.task.id, r.round, "committed", steps=[to_document(s) for s in steps], at_s=r.clock.now_s(), **told
+        )
+        return r.take(steps, [self.segment[o] for o in carried], commit.memory)

@@ -7,10 +7,14 @@ actions already run are not run again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import random
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from costmodel.protocol import Role, Strategy
+from costmodel.trajectory import Effect
 from hwprofiles.errors import InputError
 from validate.actions import Actions, Clock, Tools, Unresolved
 from validate.chat import Message
@@ -80,6 +84,11 @@ class TaskRunner:
         self.chat: list[Message] = list(task.messages)
         self.n_committed = 0
         self.round = 0
+        self.carried: tuple[RealStep, ...] = ()
+        self.memory: Hashable = None
+        self.last_effect: Effect | None = None
+        self.began_s = 0.0
+        self.left: list[asyncio.Task[Any]] = []
 
     async def run(self) -> str:
         """Play to the end; returns the status: finished, step_limit or unresolved.
@@ -98,7 +107,8 @@ class TaskRunner:
             return str(before["status"])
         if self.journal.find(self.task.id, 0, "task") is not None:
             self.journal.resume(self.task.id, self.clock.now_s())
-        self.journal.record(self.task.id, 0, "task", at_s=self.clock.now_s())
+        self.began_s = self.clock.now_s()
+        self.journal.record(self.task.id, 0, "task", at_s=self.began_s)
         final = self._recall()
         try:
             while not final and self.n_committed < self.limits.max_steps:
@@ -106,21 +116,32 @@ class TaskRunner:
             status = "finished" if final else "step_limit"
         except Unresolved:
             status = "unresolved"
+        finally:
+            await asyncio.gather(*self.left, return_exceptions=True)
         self.journal.record(self.task.id, self.round, "finished", status=status, at_s=self.clock.now_s())
         return status
 
+    def coin(self) -> float:
+        """A number in 0 .. 1 that belongs to the task and its next step, whatever the strategy or the run."""
+        return random.Random(f"{self.task.id}:{self.n_committed}").random()
+
     def _recall(self) -> bool:
-        """Put committed rounds of an earlier attempt back into the chat; True when the last step was final."""
+        """Put committed rounds of an earlier attempt back into the chat; True when the last step was final.
+
+        Drafts that were carried on, and times that an adaptive strategy had seen, are forgotten.
+        """
         final = False
         for document in self.journal.committed(self.task.id):
             steps = [from_document(d) for d in document["steps"]]
-            final = self.take(steps)
+            final = self.take(steps, [], document.get("memory"))
         return final
 
-    def take(self, steps: Sequence[RealStep]) -> bool:
+    def take(self, steps: Sequence[RealStep], carried: Sequence[RealStep], memory: Hashable) -> bool:
         """Append committed steps to the chat and begin the next round; True when the task is over."""
         for step in steps:
             self.chat.extend(step.messages())
+            self.last_effect = step.effect
+        self.carried, self.memory = tuple(carried), memory
         self.n_committed += len(steps)
         self.round += 1
         return bool(steps) and steps[-1].is_final

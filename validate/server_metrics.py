@@ -20,7 +20,7 @@ COUNTERS = {
 
 _SAMPLE = re.compile(
     r"""(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)
-        (?:\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\})?
+        (?P<labels>\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\})?
         [ \t]+(?P<value>\S+)(?:[ \t]+-?\d+)?[ \t]*""",
     re.VERBOSE,
 )
@@ -50,3 +50,15 @@ def counters(page: str) -> dict[str, float]:
     """The counters of `COUNTERS` that the page has, under our names."""
     values = samples(page)
     return {ours: values[name] for name, ours in COUNTERS.items() if name in values}
+
+
+_LABEL = re.compile(r"""([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)\"""")
+
+
+def labels(page: str, name: str) -> dict[str, str]:
+    """Labels of the first sample of a metric, such as the settings in `vllm:cache_config_info`; empty without one."""
+    for line in page.splitlines():
+        found = _SAMPLE.fullmatch(line)
+        if found is not None and found["name"] == name:
+            return dict(_LABEL.findall(found["labels"] or ""))
+    return {}

@@ -15,8 +15,8 @@ from typing import Any, TypeGuard
 
 from costmodel.pricing import Pricing
 from costmodel.protocol import Role
-from costmodel.strategies import strategy as find_strategy
 from simulator.case import Case
+from simulator.playing import playing
 from simulator.scenario_file import to_document
 from validate.actions import Clock, Tools
 from validate.chat import Message
@@ -175,7 +175,7 @@ class Session:
         if rng is not None:
             tools = FaultyTools(tools, rng, _FAULT_RATE)
             engines = {r: FaultyEngine(e, rng, _FAULT_RATE) for r, e in self.engines.items() if can_restart(e)}
-        how = find_strategy(self.name, self.case.scenario.protocol.window)
+        how = playing(self.case.scenario, self.name)
         with journal:
             fake = isinstance(self.clock, VirtualClock)
             run = journal.keep("run", self.name if fake else f"{self.name}-{uuid.uuid4().hex[:12]}")

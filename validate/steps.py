@@ -89,6 +89,12 @@ def effect_of(
     return strictest([*found, Effect.REPLY] if text.strip() else found)
 
 
+def same_calls(one: RealStep, other: RealStep) -> bool:
+    """Whether two steps make literally the same calls, in order; without any they do not."""
+    calls = [[(u.name, u.arguments) for u in step.uses] for step in (one, other)]
+    return bool(calls[0]) and calls[0] == calls[1] and not (one.malformed or other.malformed)
+
+
 def answer_document(answer: Answer) -> dict[str, Any]:
     """An answer as plain values; a cut step, or one that neither calls nor speaks, is malformed and runs nothing."""
     empty = not answer.tool_uses and not answer.text.strip()

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specroof.calibrated import checked
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -30,7 +32,7 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a scenario key or parameter.")
 ]
 Calibration = Annotated[
-    Path | None, typer.Option("--calibration", help="Calibration file in place of the bundled fit.")
+    Path | None, typer.Option("--calibration", callback=checked, help="Calibration file in place of the bundled fit.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 

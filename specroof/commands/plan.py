@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from specroof.calibrated import checked
+
 Scenarios = Annotated[
     list[str], typer.Argument(help="Scenario files or bundled names; several print one table over them.")
 ]
@@ -15,7 +17,7 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a scenario key or parameter.")
 ]
 Calibration = Annotated[
-    Path | None, typer.Option("--calibration", help="Calibration file in place of the bundled fit.")
+    Path | None, typer.Option("--calibration", callback=checked, help="Calibration file in place of the bundled fit.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="The table over several scenarios as Markdown.")]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specroof.calibrated import checked
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -26,7 +28,7 @@ def sensitivity(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a scenario key or parameter.")
     ] = None,
     calibration: Annotated[
-        Path | None, typer.Option("--calibration", help="Calibration file in place of the bundled fit.")
+        Path | None, typer.Option("--calibration", callback=checked, help="Calibration file over the bundled fit.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hwprofiles.errors import InputError
+from specroof.calibrated import checked
 from specroof.output import emit, say
 
 if TYPE_CHECKING:
@@ -41,45 +42,81 @@ def simulate(
         Path | None, typer.Option(metavar="T.json", help="Write the first run as a Chrome trace (Perfetto).")
     ] = None,
     calibration: Annotated[
-        Path | None, typer.Option("--calibration", help="Calibration file in place of the bundled fit.")
+        Path | None, typer.Option("--calibration", callback=checked, help="Calibration file over the bundled fit.")
     ] = None,
+    precision: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Add seeds until times and ratios are known to this relative half-width."),
+    ] = None,
+    success: Annotated[
+        bool, typer.Option("--success", help="Draw errors for every committed step, and success from them.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Simulate strategies on batching engines with queues and caches: times, quantiles and costs under load.
 
-    `run.seeds` independent runs per strategy; 90 % intervals over them; ratios paired by seed.
+    `run.seeds` independent runs per strategy (more under --precision); intervals over them; ratios paired by seed.
     """
     from simulator.case import prepare
-    from simulator.replication import ratio_interval, replicate, summarise
+    from simulator.replication import difference_interval, level_of, ratio_interval, replicate, summarise
     from simulator.results import STATUSES
     from simulator.scenario_file import load_scenario, to_document
+    from simulator.surroundings import load_document
 
+    if precision is not None:
+        settings = [*(settings or ()), f"run.precision={precision}"]
     case = prepare(load_scenario(scenario, settings or (), calibration))
     names = list(dict.fromkeys(strategy or case.scenario.strategies))
     keep = timeline is not None or out is not None
     with _progress(case, len(names)) as (each, before):
-        runs = replicate(case, names, keep_log=keep, each=each, before=before)
-    summary = {name: summarise(found) for name, found in runs.items()}
-    ratios = {}
-    if "strong_only" in runs:
-        ratios = {name: ratio_interval(found, runs["strong_only"], "time_s") for name, found in runs.items()}
-    if out is not None:
-        _save(out, runs)
+        try:
+            runs = replicate(case, names, keep_log=keep, out=out, details=keep or success, each=each, before=before)
+        except OSError as error:
+            raise InputError(f"{out}: cannot be written: {error.strerror or error}") from None
+    level = level_of(case.scenario.run)
+    summary = {name: summarise(found, level) for name, found in runs.items()}
+    base = runs.get("strong_only")
+    pairs = {} if base is None else {name: (found, base, "time_s", level) for name, found in runs.items()}
+    ratios = {name: ratio_interval(*pair) for name, pair in pairs.items()}
+    differences = {name: difference_interval(*pair) for name, pair in pairs.items()}
     if timeline is not None:
         _write_trace(timeline, runs[names[0]][0])
     document: dict[str, object] = {
         "scenario": to_document(case.scenario),
+        "load": load_document(case.scenario.load, case.arrival_rate_per_s),
+        "interval": _interval_document(case, runs),
         "summary": summary,
         "time_ratio_to_strong_only": {name: None if r is None else r._asdict() for name, r in ratios.items()},
+        "time_difference_to_strong_only": {n: None if d is None else d._asdict() for n, d in differences.items()},
         "status_counts": {s: sum(part["status_counts"][s] for part in summary.values()) for s in STATUSES},
         "events": sum(run.meta["events"] for found in runs.values() for run in found),
     }
+    if success:
+        from simulator.success_drawn import drawn_success
+
+        document["success"] = {name: drawn_success(case, found).to_dict() for name, found in runs.items()}
     emit(document, as_json, lambda console: _render(console, case, document))
     if out is not None:
         say("note", f"{_counted(sum(map(len, runs.values())), 'run')} written to {out}")
     if timeline is not None:
         seed = runs[names[0]][0].meta["seed"]
         say("note", f"timeline of {names[0]}, seed {seed}, written to {timeline}; open it in Perfetto")
+
+
+def _interval_document(case: Case, runs: dict[str, list[RunResult]]) -> dict[str, object]:
+    """What the intervals are: confidence, seeds, and under run.precision whether it was reached."""
+    from simulator.replication import CONFIDENCE, is_precise, level_of, looks
+
+    run = case.scenario.run
+    n_looks = len(looks(run))
+    return {
+        "confidence": CONFIDENCE if run.confidence is None else run.confidence,
+        "level_of_each": level_of(run),
+        "correction": f"Bonferroni over {n_looks} possible looks" if n_looks > 1 else None,
+        "seeds": len(next(iter(runs.values()))),
+        "precision": run.precision,
+        "reached": None if run.precision is None else is_precise(run, runs),
+    }
 
 
 @contextmanager
@@ -94,21 +131,13 @@ def _progress(case: Case, strategies: int) -> Iterator[tuple[Callable[[RunResult
 
     run = case.scenario.run
     with Progress(console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task("simulating", total=strategies * run.seeds)
+        task = bar.add_task("simulating", total=None if run.precision else strategies * run.seeds)
 
         def before(name: str, seed: int) -> None:
-            bar.update(task, description=f"simulating {name}, seed {seed - run.seed + 1} of {run.seeds}")
+            of = "" if run.precision else f" of {run.seeds}"
+            bar.update(task, description=f"simulating {name}, seed {seed - run.seed + 1}{of}")
 
         yield lambda _: bar.advance(task), before
-
-
-def _save(folder: Path, runs: dict[str, list[RunResult]]) -> None:
-    try:
-        for name, found in runs.items():
-            for run in found:
-                run.save(folder / f"{name}-seed{run.meta['seed']}")
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from None
 
 
 def _write_trace(path: Path, run: RunResult) -> None:
@@ -124,19 +153,20 @@ def _render(console: Console, case: Case, document: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    load = case.scenario.load
-    text = (
-        f"{load.arrival_rate_per_s:g} trajectories/s"
-        if load.arrival_rate_per_s
-        else _counted(load.concurrency or 1, "agent")
-    )
-    seeds = _counted(case.scenario.run.seeds, "seed")
+    load, interval = document["load"], document["interval"]
+    text = f"{load['arrival_rate_per_s'] or 0:g} trajectories/s ({load['kind'].replace('_', ' ')})"
+    if load["kind"] == "closed":
+        text = _counted(load["concurrency"], "agent")
+    if load["kind"] == "poisson":
+        text = f"{load['arrival_rate_per_s']:g} trajectories/s"
+    seeds = _counted(interval["seeds"], "seed")
     console.print(Text(f"{case.scenario.title}: {text}, {seeds}", style="bold"))
     compared = len(document["summary"]) > 1 and bool(document["time_ratio_to_strong_only"])
     table = Table(box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
-    against = ("to strong_only", "90 %") if compared else ()
-    for heading in ("time s", "90 %", "p95 s", "queue s", *against, "weak busy", "strong busy"):
+    band = f"{100 * interval['confidence']:g} %"
+    against = ("to strong_only", band) if compared else ()
+    for heading in ("time s", band, "p95 s", "queue s", *against, "weak busy", "strong busy"):
         table.add_column(heading, justify="right")
     for name, part in document["summary"].items():
         ratio = document["time_ratio_to_strong_only"].get(name)
@@ -150,8 +180,15 @@ def _render(console: Console, case: Case, document: dict[str, Any]) -> None:
             *(f"{busy[role]:.0%}" if role in busy else "API" for role in ("weak", "strong")),
         )
     console.print(table)
+    for name, found in document.get("success", {}).items():
+        console.print(f"success of {name}: {found['value']:.3f} [{found['low']:.3f}, {found['high']:.3f}]")
     counts = ", ".join(f"{n} {status}" for status, n in document["status_counts"].items())
     console.print(Text(f"{counts}; {document['events']:,} events", style="dim"))
+    if interval["reached"] is False:
+        text = f"run.precision = {interval['precision']:g} was not reached with {seeds}; raise run.seeds_max"
+        console.print(Text(text, style="yellow"))
+    if document["status_counts"]["failed"]:
+        console.print(Text("failed: a tool, link or API gave out; they are in no mean", style="dim"))
     if document["status_counts"]["unfinished"]:
         horizon = ", or were cut off by run.horizon_s" if case.scenario.run.horizon_s is not None else ""
         text = f"unfinished: they kept the load up behind the last counted one{horizon}; they are in no mean"

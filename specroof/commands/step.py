@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hwprofiles.errors import InputError
+from specroof.calibrated import checked
 from specroof.output import emit, warn
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ def step(
     model: Annotated[str, typer.Option(metavar="NAME", help="A bundled model, or the path of a config.json.")],
     hardware: Annotated[str, typer.Option(metavar="NAME", help="A device, or the path of a device TOML.")],
     n_devices: Annotated[int, typer.Option(help="Devices, tensor parallel over all of them.")] = 1,
+    expert_parallel: Annotated[
+        int, typer.Option(help="Groups of devices that share the routed experts out whole; 1: each expert is split.")
+    ] = 1,
     weight_dtype: Annotated[
         str | None, typer.Option(help="Storage of the weights; default: what the checkpoint says.")
     ] = None,
@@ -44,7 +48,7 @@ def step(
         list[str] | None, typer.Option("--set", metavar="FACTOR=VALUE", help="An efficiency factor (repeatable).")
     ] = None,
     calibration: Annotated[
-        Path | None, typer.Option("--calibration", help="Calibration file in place of the bundled fit.")
+        Path | None, typer.Option("--calibration", callback=checked, help="Calibration file over the bundled fit.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
@@ -60,6 +64,7 @@ def step(
         model,
         hardware,
         n_devices=n_devices,
+        expert_parallel=expert_parallel,
         weight_dtype=weight_dtype,
         kv_dtype=kv_dtype,
         engine_name=engine,

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from specroof.calibrated import checked
+
 Scenario = Annotated[str, typer.Argument(help="A scenario file or bundled name.")]
 Weak = Annotated[str, typer.Option("--weak", help="URL of the weak model's server, fake: or vllm:FOLDER")]
 Strong = Annotated[str, typer.Option("--strong", help="The strong model's")]
@@ -25,7 +27,7 @@ Strategies = Annotated[
 ]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a scenario key.")]
 Calibration = Annotated[
-    Path | None, typer.Option("--calibration", help="Calibration file in place of the bundled fit.")
+    Path | None, typer.Option("--calibration", callback=checked, help="Calibration file in place of the bundled fit.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 

@@ -44,7 +44,7 @@ def test_every_name_is_there_and_listed():
     for name in sr.__all__:
         assert getattr(sr, name) is not None
     assert set(sr.__all__) <= set(dir(sr))
-    assert not {"breakeven", "sweep", "size", "calibrate", "compare"} & set(dir(sr))
+    assert not {"breakeven", "calibrate", "compare"} & set(dir(sr))
 
 
 def test_star_import_gives_the_names(root):

@@ -170,7 +170,7 @@ def test_mcp_tools(init, tmp_path):
     document, output = init(UNKNOWN, "--mcp-tools", listed)
     assert live(output)["effects"] == {"mcp_tools": "tools.json", "map": {"get_order": "read"}}
     notes = {t["name"]: t for t in document["tools"]}
-    assert notes["get_order"]["why"] == "MCP tools/list: readOnlyHint is true"
+    assert notes["get_order"]["why"] == "MCP tools/list: readOnlyHint is true (the server's own hint)"
     assert (notes["cancel_order"]["effect"], notes["cancel_order"]["proposed"]) == ("unknown", "write")
     case = prepare(load_scenario(output))
     assert [s.effect for s in case.tasks[0].steps] == ["read", "unknown", "unknown", "reply"]

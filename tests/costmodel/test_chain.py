@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.chain import Fate, Hazards, StepRisk, alone, at_difficulty, difficulties, reviewed
+from costmodel.chain import Fate, StepRisk, authored, reviewed, reviewed_mean
+from costmodel.hazards import Hazards, at_difficulty, difficulties
 from costmodel.quality import step_hazard, success
 from costmodel.trajectory import RUNS_FREELY, Effect
 from hwprofiles.errors import InputError
@@ -61,7 +62,7 @@ def test_any_window_gives_the_closed_form(window: int) -> None:
 
 def test_one_author_gives_the_closed_form() -> None:
     for hazard in (0.03, 0.1):
-        fate = alone(TASK, hazard, 0.25)
+        fate = authored(TASK, [1.0] * len(TASK), replace(PLAIN, weak=hazard))
         assert fate.success == pytest.approx(success(hazard, 0.25, len(TASK)), rel=1e-12)
         assert fate.damage == pytest.approx(1 - (1 - hazard) ** 2, rel=1e-12)  # two writes
         assert fate.events == pytest.approx(2 * hazard, rel=1e-12)
@@ -189,9 +190,8 @@ def test_difficulties_are_exact_for_the_chain(rho: float) -> None:
     assert weight @ z == pytest.approx(0.5)
     assert weight @ (z - 0.5) ** 2 == pytest.approx(rho / 4)
 
-    def mean(z: np.ndarray, weight: np.ndarray) -> Fate:  # type: ignore[type-arg]
-        fate = reviewed(TASK, 4, at_difficulty(RISKY, z, 0.5))
-        return Fate(weight @ fate.success, weight @ fate.damage, weight @ fate.events)
+    def mean(z: np.ndarray, weight: np.ndarray) -> Fate:
+        return reviewed(TASK, 4, at_difficulty(RISKY, z, 0.5)).mean(weight)
 
     once, twice = mean(z, weight), mean(more_z, more_weight)
     assert (once.success, once.damage) == pytest.approx((twice.success, twice.damage), rel=1e-10)
@@ -200,7 +200,9 @@ def test_difficulties_are_exact_for_the_chain(rho: float) -> None:
 def test_a_perfect_reviewer_can_recover_more_than_the_gap() -> None:
     """Independent errors: the weak model's right steps stand where the strong one would err; it is not clipped."""
     h = replace(PLAIN, detection=1.0, false_reject=0.0)
-    spec, weak, strong = reviewed(TASK, 4, h).success, alone(TASK, 0.1, 0.25).success, alone(TASK, 0.03, 0.25).success
+    spec, weak, strong = (
+        f.success for f in (reviewed(TASK, 4, h), authored(TASK, [1.0] * 10, h), authored(TASK, [0.0] * 10, h))
+    )
     assert (spec - weak) / (strong - weak) > 1
 
 
@@ -217,3 +219,56 @@ def test_too_many_sticky_tools_are_refused() -> None:
     with pytest.raises(InputError, match="11 write tools"):
         reviewed(steps, 2, RISKY)
     assert reviewed(steps, 2, replace(RISKY, sticky=False)).damage > 0
+
+
+def test_points_and_rates_of_hold_failure_go_through_together() -> None:
+    """Arrays of hazards, of curves and of hold failures give what one at a time gives."""
+    rates, hazard = np.array([0.0, 0.2, 1.0]), np.array([0.05, 0.3])
+    curve = np.linspace(0.9, 0.2, 16).reshape(4, 4)
+    for sticky in (True, False):
+        h = replace(RISKY, weak=hazard, detection=np.stack([curve, 1 - curve]), sticky=sticky)
+        all_at_once = reviewed(TASK, 6, replace(h, hold_failure=rates[:, None]))
+        for i, rate in enumerate(rates):
+            for k in range(2):
+                one = replace(h, weak=hazard[k], detection=[curve, 1 - curve][k], hold_failure=rate)
+                single = reviewed(TASK, 6, one)
+                for name in ("success", "damage", "events"):
+                    assert getattr(all_at_once, name)[i, k] == pytest.approx(getattr(single, name), rel=1e-12)
+
+
+def test_the_mean_over_tasks_is_that_of_each() -> None:
+    others = [TASK, TASK[:6], TASK[3:], TASK]
+    found = reviewed_mean(others, 4, RISKY)
+    assert found.damage == pytest.approx(np.mean([reviewed(t, 4, RISKY).damage for t in others]))
+
+
+@pytest.mark.parametrize("window", [1, 4])
+def test_immediate_recovery_is_its_closed_form(window: int) -> None:
+    """S_N = (1 - q_spec (1 - g))^N."""
+    h = replace(PLAIN, immediate=True)
+    q = step_hazard("spec_agent", 0.1, 0.03, 0.55, 0.04)
+    assert reviewed(TASK, window, h).success == pytest.approx((1 - q * 0.75) ** 10, rel=1e-12)
+    assert authored(TASK, [0.0] * 10, h).success == pytest.approx((1 - 0.03 * 0.75) ** 10, rel=1e-12)
+
+
+def test_a_router_is_the_mean_over_its_draws() -> None:
+    steps, shares = TASK[:4], [0.3, 0.0, 0.5, 1.0]
+    h = replace(PLAIN, recovery_strong=0.6, irreversible=0.2)
+    total = 0.0
+    for authors in product((0.0, 1.0), repeat=4):
+        chance = np.prod([s if a else 1 - s for s, a in zip(shares, authors, strict=True)])
+        total += chance * authored(steps, authors, h).success
+    assert authored(steps, shares, h).success == pytest.approx(total, rel=1e-12)
+
+
+def test_long_tasks_need_no_more_difficulties() -> None:
+    """The most nodes that are used stand for all that would be exact at 200 steps."""
+    from scipy.special import roots_jacobi
+
+    steps = tuple(([READ] * 6 + [WRITE]) * 29)[:200]
+    z, weight = difficulties(0.3, 200)
+    x, full = roots_jacobi(301, 7 / 6 - 1, 7 / 6 - 1)
+    h = replace(RISKY, irreversible=0.02, weak=0.4)
+    few = reviewed(steps, 8, at_difficulty(h, z, 0.5)).mean(weight)
+    many = reviewed(steps, 8, at_difficulty(h, (1 + x) / 2, 0.5)).mean(full / full.sum())
+    assert (few.success, few.damage) == pytest.approx((many.success, many.damage), abs=1e-9)

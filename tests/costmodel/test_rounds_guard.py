@@ -15,6 +15,7 @@ def drafted(*effects, run=True):
         guard.after_draft(offset, effect)
         if run and effect in (Effect.READ, Effect.PURE):
             guard.before_call(offset)
+            guard.after_call(offset)
     return guard
 
 

@@ -111,7 +111,7 @@ def test_one_device_has_no_collective_and_several_have_two_all_reduces_a_layer()
 def test_all_reduce_latency_grows_with_devices_as_fitted(n, seconds):
     # fitted 6, 8 and 11 microseconds at 2, 4 and 8 devices; one row carries next to no bytes
     dep = deploy("meta-llama/Llama-3.1-70B", "h200", n_devices=n)
-    op = Rank(dep, {**factor_values(dep), "allreduce_s": 6e-6}).allreduce(0.0, 8192)
+    op = Rank(dep, {**factor_values(dep), "allreduce_s": 6e-6}).allreduce(0.0, 8192, 2)
     assert op.seconds / 2 == pytest.approx(seconds, rel=0.02)
 
 

@@ -13,7 +13,8 @@ from costmodel.session import ProtocolSizes, Session
 from costmodel.strategies import STRATEGY_NAMES, strategy
 from costmodel.task import Task, TaskStep
 from costmodel.trajectory import Effect
-from costmodel.walk import forced, play, walk
+from costmodel.tape import play
+from costmodel.walk import forced, walk
 from hwprofiles import InputError
 
 PRICING = Pricing(

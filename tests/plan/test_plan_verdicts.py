@@ -10,8 +10,9 @@ import pytest
 from costmodel.cost import PHASES
 from costmodel.prediction import Prediction
 from hwprofiles.errors import InputError
-from simulator.outcome import objective_terms, success_of
+from simulator.outcome import objective_terms
 from simulator.plan import recommend
+from simulator.success import success_of
 from simulator.verdict import _PLAIN, Verdict, decide, quantity
 
 BUNDLED = ("autonomous-h200", "edge-cloud", "llama-a100", "retail-h200")

@@ -174,7 +174,7 @@ def test_round_trip_through_toml(name, tmp_path):
         (["concurrency=10000000"], "4096"),
         (["protocol.acceptance_by_position=[]"], "acceptance_by_position"),
         (["protocol.acceptance_by_position=[1.0]"], "acceptance_by_position"),
-        (['strategies=["spec_agent"]'], "strong_only"),
+        (["strategies=[]"], "at least one"),
         (['strategies=["strong_only", "strong_only"]'], "once"),
         (['strategies=["strong_only", "spec_agnt"]'], "strategies"),
         (["weak.modle=x"], "weak.model"),

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import pytest
 import simpy
 
 from costmodel.cost import QUANTITIES
 from costmodel.request import CacheRule, Pass
 from simulator.engine import Engine
-from simulator.jobs import EngineJob, JobResult, Shares
+from simulator.jobs import EngineJob, JobResult, LogEntry, Shares
 
 
 @dataclass(kw_only=True)
@@ -27,33 +26,30 @@ class LinearCost:
     read_s: float = 1e-5
     host_s: float = 0.0
 
-    def step(self, prefill: Sequence[Pass], decode_contexts: Sequence[int]) -> tuple[float, Shares]:
-        new = np.array([p.new_tokens for p in prefill] + [1] * len(decode_contexts), float)
-        read = np.array([p.context_tokens for p in prefill] + list(decode_contexts), float)
-        return float(self._time(new.sum(), read.sum())), self._shares(new, read, 1)
+    @property
+    def slopes(self) -> tuple[tuple[None, Shares]]:
+        return ((None, self._cost(read=1)),)
 
-    def decode_run_s(self, decode_contexts: Sequence[int], n_steps: int) -> Shares:
-        n = len(decode_contexts)
-        return self._time(n, sum(decode_contexts) + n * np.arange(n_steps, dtype=float))
+    def decode_fixed(self, n_seqs: int) -> Shares:
+        # a sequence that sees c + 1 tokens has read c
+        return self._cost(self.fixed_s, n_seqs, read=-n_seqs)
 
-    def decode_run_shares(self, decode_contexts: Sequence[int], n_steps: int) -> Shares:
-        read = np.array(decode_contexts, float) * n_steps + n_steps * (n_steps - 1) / 2
-        return self._shares(np.full(len(decode_contexts), float(n_steps)), read, n_steps)
+    def prefill_added(self, passes: Sequence[Pass], n_decode: int) -> list[Shares]:
+        fixed_s = 0.0 if n_decode else self.fixed_s / len(passes)
+        return [self._cost(fixed_s, p.new_tokens, p.context_tokens) for p in passes]
+
+    def step_s(self, passes: Sequence[Pass], contexts: Sequence[int]) -> float:
+        """Seconds of an iteration, by the definition."""
+        new = sum(p.new_tokens for p in passes) + len(contexts)
+        return self.fixed_s + self.token_s * new + self.read_s * (sum(p.context_tokens for p in passes) + sum(contexts))
 
     def request_s(self, prompt_tokens: int) -> float:
         return self.host_s * prompt_tokens
 
-    def _time(self, new, read):
-        return self.fixed_s + self.token_s * new + self.read_s * read
-
-    def _shares(self, new: Shares, read: Shares, n_steps: int) -> Shares:
-        shares = np.zeros((len(new), len(QUANTITIES)))
-        shares[:, QUANTITIES.index("flops")] = new
-        shares[:, QUANTITIES.index("kv_bytes")] = read
-        shares[:, QUANTITIES.index("busy_s")] = (
-            self.fixed_s * n_steps / len(new) + self.token_s * new + self.read_s * read
-        )
-        return shares
+    def _cost(self, fixed_s: float = 0.0, new: int = 0, read: int = 0) -> Shares:
+        cost = dict.fromkeys(QUANTITIES, 0.0) | {"flops": float(new), "kv_bytes": float(read)}
+        cost["busy_s"] = fixed_s + self.token_s * new + self.read_s * read
+        return tuple(cost.values())
 
 
 @dataclass
@@ -64,17 +60,35 @@ class Played:
     results: list[JobResult | None]
     n_events: int
     end_s: float
+    log: list[LogEntry]
 
 
-def play(cost: LinearCost, arrivals: Sequence[tuple[float, EngineJob]], **options: bool) -> Played:
-    """Submit jobs at their times to one engine and run until all are done, counting events."""
+def play(
+    cost: LinearCost,
+    arrivals: Sequence[tuple[float, EngineJob]],
+    *,
+    cancels: Sequence[tuple[float, int]] = (),
+    **options,
+) -> Played:
+    """Submit jobs at their times to one engine, run until all are done, count events; `cancels` are (time, job)."""
     env = simpy.Environment()
-    engine = Engine(env, cost, **options)
+    log: list[LogEntry] = []
+    engine = Engine(env, cost, log=log.append, **options)
+    asks = {}
     results: list[JobResult | None] = [None] * len(arrivals)
 
     def client(i: int, at_s: float, job: EngineJob) -> Generator[simpy.Event, JobResult, None]:
         yield env.timeout(at_s)
-        results[i] = yield engine.submit(job)
+        asks[i] = engine.submit(job)
+        results[i] = yield asks[i]
+
+    def cancel(at_s: float, i: int) -> Generator[simpy.Event, object, None]:
+        yield env.timeout(at_s)
+        if i in asks:
+            engine.cancel(asks[i])
+
+    for at_s, i in cancels:
+        env.process(cancel(at_s, i))
 
     done = env.all_of([env.process(client(i, at, job)) for i, (at, job) in enumerate(arrivals)])
     n_events = 0
@@ -89,7 +103,7 @@ def play(cost: LinearCost, arrivals: Sequence[tuple[float, EngineJob]], **option
         assert min(ledger.allocated_blocks, ledger.cached_blocks, ledger.free_blocks) >= 0
         assert engine.n_submitted == engine.n_finished + engine.n_rejected + engine.n_outstanding
         assert engine.n_waiting + engine.n_running <= engine.n_outstanding
-    return Played(engine, results, n_events, env.now)
+    return Played(engine, results, n_events, env.now, log)
 
 
 @pytest.fixture(scope="session")

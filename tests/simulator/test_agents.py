@@ -174,7 +174,7 @@ def test_replicas_share_the_trajectories(retail):
 
 def test_a_scenario_runs_at_its_load(retail):
     closed = simulate(load_scenario("retail-h200", ["concurrency=4", "load.n_trajectories=6"]), "spec_agent", seed=3)
-    assert closed.meta["load"] == {"concurrency": 4, "arrival_rate_per_s": None}
+    assert closed.meta["load"] == {"kind": "closed", "concurrency": 4, "arrival_rate_per_s": None}
     assert closed.meta["scenario"]["load"]["concurrency"] == 4
     assert len(closed.counted()) == 6
     slow = load_scenario("retail-h200", ["arrival_rate_per_s=0.001", "load.n_trajectories=8"])

@@ -22,9 +22,14 @@ WIDE = CacheRule(block_tokens=64, chunk_tokens=64, state_aligned=True)
 def closed_form(cost, prompt, reusable, output):
     """Seconds from submission to first and last token, by the definition."""
     plan = plan_request(cost.rule, prompt, reusable, output)
-    first = cost.request_s(prompt) + sum(cost.step([p], [])[0] for p in plan.passes)
-    decode = [cost.step([], [prompt + i])[0] for i in range(plan.decode_passes)]
+    first = cost.request_s(prompt) + sum(cost.step_s([p], []) for p in plan.passes)
+    decode = [cost.step_s([], [prompt + i]) for i in range(plan.decode_passes)]
     return plan, first, first + sum(decode)
+
+
+def spent(results):
+    """Everything that jobs were charged."""
+    return np.sum([share for r in results for share in (*(s for _, s in r.prefill), r.decode)], axis=0)
 
 
 @pytest.mark.parametrize("skip_ahead", [True, False])
@@ -45,7 +50,7 @@ def test_alone_is_the_closed_form(linear_cost, played, skip_ahead, rule, prompt,
     assert result.finish_s - at_s == pytest.approx(total_s, rel=1e-9)
     assert result.queued_s == 0
     assert result.stalled_s == pytest.approx(0, abs=1e-9)
-    busy = sum(s for _, s in result.prefill) + result.decode
+    busy = spent([result])
     assert busy[QUANTITIES.index("busy_s")] == pytest.approx(total_s - cost.request_s(prompt), rel=1e-9)
     assert busy[QUANTITIES.index("flops")] == pytest.approx(prompt + output - 1)
 
@@ -79,10 +84,10 @@ def test_a_decode_run_is_one_event_and_the_plain_loop_one_per_token(linear_cost,
     job = EngineJob("a", 10, 0, 1001)
     skipped = played(linear_cost(), [(0.0, job)])
     plain = played(linear_cost(), [(0.0, job)], skip_ahead=False)
-    # starts of client and engine, the arrival, the engine's first look, one prefill pass, one run of 1,000 decode
+    # the client's start, the arrival, the engine's first look, one prefill pass, one run of 1,000 decode
     # passes, the answer, the client's end, the driver's all_of
-    assert skipped.n_events == 9
-    assert plain.n_events == 9 + 999
+    assert skipped.n_events == 8
+    assert plain.n_events == 8 + 999
     assert skipped.end_s == pytest.approx(plain.end_s, rel=1e-12)
 
 
@@ -140,7 +145,7 @@ def test_a_cost_model_that_breaks_the_clock_ends_the_run(linear_cost, value, out
 def test_shares_of_a_batch_add_up_to_busy_time(linear_cost, played):
     jobs = [(0.01 * i, EngineJob(i, 30 + 17 * i, 0, 5 + 3 * i)) for i in range(12)]
     run = played(linear_cost(max_seqs=5), jobs)
-    total = sum(s for r in run.results for _, s in r.prefill) + sum(r.decode for r in run.results)
+    total = spent(run.results)
     assert total[QUANTITIES.index("busy_s")] == pytest.approx(run.engine.busy_s, rel=1e-12)
     assert total[QUANTITIES.index("flops")] == sum(j.prompt_tokens + j.output_tokens - 1 for _, j in jobs)
     assert np.all(total >= 0)

@@ -81,7 +81,7 @@ def test_nothing_is_lost_and_time_adds_up(linear_cost, played, workload, skip_ah
     """The driver checks the KV ledger and the job count after every event."""
     limits, arrivals = workload
     cost = linear_cost(**limits)
-    run = played(cost, arrivals, skip_ahead=skip_ahead, keep_log=True)
+    run = played(cost, arrivals, skip_ahead=skip_ahead)
     engine = run.engine
     assert (engine.n_finished, engine.n_outstanding) == (len(arrivals), 0)
     assert engine.ledger.allocated_blocks == 0
@@ -97,9 +97,9 @@ def test_nothing_is_lost_and_time_adds_up(linear_cost, played, workload, skip_ah
         # every token was emitted once, on the whole context before it: prompt, prompt + 1, ...
         emitted_on = sum(p.context_tokens + p.new_tokens for p in r.passes if p.emits) + r.decode[2] + r.decode[0]
         assert emitted_on == sum(job.prompt_tokens + e for e in range(job.output_tokens))
-    n_tokens = sum(e.n_prefill_tokens + e.n_decode * e.n_steps for e in engine.log)
+    n_tokens = sum(e.n_prefill_tokens + e.n_decode * e.n_steps for e in run.log)
     assert n_tokens == sum(round(s[0]) for r in run.results for s in [*(x for _, x in r.prefill), r.decode])
-    assert sum(e.time_s for e in engine.log) == pytest.approx(engine.busy_s)
+    assert sum(e.time_s for e in run.log) == pytest.approx(engine.busy_s)
 
 
 @settings(max_examples=100)
@@ -107,7 +107,7 @@ def test_nothing_is_lost_and_time_adds_up(linear_cost, played, workload, skip_ah
 def test_work_conserving(linear_cost, played, workload):
     """Gaps between iterations are exactly the times when no job is in the queue or running."""
     limits, arrivals = workload
-    run = played(linear_cost(**limits), arrivals, keep_log=True)
+    run = played(linear_cost(**limits), arrivals)
     spans = sorted((r.ready_s, r.finish_s) for r in run.results)
     merged = [list(spans[0])]
     for start, end in spans[1:]:
@@ -116,7 +116,7 @@ def test_work_conserving(linear_cost, played, workload):
         else:
             merged.append([start, end])
     assert run.engine.busy_s == pytest.approx(sum(end - start for start, end in merged), rel=1e-9)
-    starts = [e.start_s for e in run.engine.log]
+    starts = [e.start_s for e in run.log]
     assert starts == sorted(starts)
 
 
@@ -166,9 +166,9 @@ def test_a_shared_prefix_keeps_the_books(linear_cost, played, workload, shared_t
 @given(workloads())
 def test_same_input_same_output(linear_cost, played, workload):
     limits, arrivals = workload
-    a, b = (played(linear_cost(**limits), arrivals, keep_log=True) for _ in range(2))
+    a, b = (played(linear_cost(**limits), arrivals) for _ in range(2))
     assert times(a).tobytes() == times(b).tobytes()
-    assert a.engine.log == b.engine.log
+    assert a.log == b.log
 
 
 def test_preemption_terminates_and_recomputes(linear_cost, played):
@@ -210,8 +210,8 @@ def test_first_come_first_served(linear_cost, played):
 
 
 def test_simultaneous_arrivals_join_one_batch(linear_cost, played):
-    run = played(linear_cost(), [(1.0, EngineJob(i, 10, 0, 1)) for i in range(6)], keep_log=True)
-    assert [e.n_prefill_tokens for e in run.engine.log] == [60]
+    run = played(linear_cost(), [(1.0, EngineJob(i, 10, 0, 1)) for i in range(6)])
+    assert [e.n_prefill_tokens for e in run.log] == [60]
     assert {r.queued_s for r in run.results} == {0.0}
 
 
@@ -238,6 +238,6 @@ def test_evicted_tails_leave_only_lengths_with_a_saved_state(linear_cost, played
 def test_a_full_queue_still_skips_ahead(linear_cost, played):
     """40 equal jobs, 4 at a time: an event per admission wave and per decode run, not per token."""
     jobs = [(0.0, EngineJob(i, 16, 0, 501)) for i in range(40)]
-    run = played(linear_cost(max_seqs=4), jobs, keep_log=True)
-    assert len(run.engine.log) == 20
-    assert sum(e.n_steps for e in run.engine.log) == 10 * 501
+    run = played(linear_cost(max_seqs=4), jobs)
+    assert len(run.log) == 20
+    assert sum(e.n_steps for e in run.log) == 10 * 501

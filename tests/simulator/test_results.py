@@ -15,6 +15,8 @@ from simulator import results
 from simulator.agents import Record
 from simulator.replication import mean_interval, ratio_interval, summarise
 from simulator.results import SCHEMA, STATUSES, RunResult, build, load
+from simulator.run import simulate
+from simulator.scenario_file import load_scenario
 from simulator.timeline import LANES, chrome_trace, timeline
 
 META = {"kind": "simulated", "strategy": "spec_agent", "seed": 0, "engines": [], "events": 5}
@@ -70,7 +72,7 @@ def test_empty_frames_round_trip(tmp_path):
 
 def test_summary_counts_all_and_averages_the_counted(run):
     summary = run.summary()
-    assert summary["status_counts"] == {"finished": 4, "unfinished": 1, "rejected": 1}
+    assert summary["status_counts"] == {"finished": 4, "unfinished": 1, "rejected": 1, "failed": 0}
     assert set(summary["status_counts"]) == set(STATUSES)
     assert summary["n_counted"] == 3
     assert summary["time_s"]["mean"] == pytest.approx(4.0)
@@ -116,13 +118,13 @@ def test_frames_of_another_shape_are_refused(run):
     [
         ("", "not a run document"),
         ("[]", "expected an object, got list"),
-        ('{"schema_version": 1, "meta": NaN}', "NaN is not allowed"),
-        ('{"schema_version": 2, "meta": {}}', "schema_version must be 1, got 2"),
+        ('{"schema_version": 2, "meta": NaN}', "NaN is not allowed"),
+        ('{"schema_version": 1, "meta": {}}', "schema_version must be 2, got 1"),
         (
-            '{"schema_version": 1, "meta": {}, "summary": {}, "extra": 0}',
+            '{"schema_version": 2, "meta": {}, "summary": {}, "extra": 0}',
             "expected schema_version, meta .* and summary",
         ),
-        ('{"schema_version": 1, "meta": [], "summary": {}}', "expected schema_version, meta .* and summary"),
+        ('{"schema_version": 2, "meta": [], "summary": {}}', "expected schema_version, meta .* and summary"),
         ("[" * 100_000, "not a run document"),
     ],
 )
@@ -191,7 +193,7 @@ def test_summarise_over_seeds():
     found = summarise(runs_of([1.0, 2.0, 3.0]))
     assert found["time_s"]["value"] == pytest.approx(2.0)
     assert found["time_s_p95"]["n"] == 3
-    assert found["status_counts"] == {"finished": 3, "unfinished": 0, "rejected": 0}
+    assert found["status_counts"] == {"finished": 3, "unfinished": 0, "rejected": 0, "failed": 0}
     assert summarise([build(META, {})])["time_s"] is None
 
 
@@ -212,6 +214,63 @@ def test_chrome_trace(run):
     assert spans[1]["tid"] == LANES.index("network")
     names = {e["args"]["name"] for e in trace["traceEvents"] if e["ph"] == "M"}
     assert {"trajectory 1: task-1", "weak engine 0", "strong"} <= names
+
+
+NEEDED = {
+    "X": {"name", "cat", "ph", "ts", "dur", "pid", "tid", "args"},
+    "C": {"name", "ph", "ts", "pid", "args"},
+    "M": {"name", "ph", "pid", "tid", "args"},
+    "s": {"name", "cat", "ph", "id", "ts", "pid", "tid"},
+    "t": {"name", "cat", "ph", "id", "ts", "pid", "tid"},
+    "f": {"name", "cat", "ph", "id", "ts", "pid", "tid", "bp"},
+}
+"""Keys of each kind of event in the Trace Event Format."""
+
+
+def test_the_trace_keeps_to_the_format():
+    """Kinds and keys, counters of numbers, and flows that begin once, end once and bind to a span of their lane."""
+    case = load_scenario("llama-a100", ["workload.n=2", "load.n_trajectories=2", "concurrency=2"])
+    trace = chrome_trace(simulate(case, "spec_agent", keep_log=True))
+    events = trace["traceEvents"]
+    json.dumps(trace, allow_nan=False)
+    assert trace["displayTimeUnit"] in {"ms", "ns"}
+    for e in events:
+        assert set(e) == NEEDED[e["ph"]], e
+    spans = {}
+    for e in events:
+        if e["ph"] == "X":
+            assert e["dur"] >= 0
+            spans.setdefault((e["pid"], e["tid"]), []).append((e["ts"], e["ts"] + e["dur"]))
+        if e["ph"] == "C":
+            assert all(isinstance(v, int | float) for v in e["args"].values())
+    assert {e["name"] for e in events if e["ph"] == "C"} == {"batch", "prefill", "KV cache", "queue"}
+    flows = {}
+    for e in events:
+        if e["ph"] in "stf":
+            flows.setdefault(e["id"], []).append(e)
+            assert any(a - 1 <= e["ts"] <= b + 1 for a, b in spans[e["pid"], e["tid"]])
+    assert flows
+    for flow in flows.values():
+        assert [e["ph"] for e in flow] == ["s", *["t"] * (len(flow) - 2), "f"]
+        assert [e["ts"] for e in flow] == sorted(e["ts"] for e in flow)
+
+
+def test_waste_is_counted_per_committed_step():
+    run = simulate(
+        load_scenario("llama-a100", ["workload.n=4", "load.n_trajectories=6", "concurrency=2"]), "spec_agent"
+    )
+    done = run.counted()
+    mine = run.phases[run.phases["trajectory"].isin(done["trajectory"])]
+    wasted = mine[mine["phase"].isin(["wasted_draft", "wasted_tool"])]
+    drafts = run.steps[run.steps["trajectory"].isin(done["trajectory"]) & (run.steps["fate"] == "discarded")]
+    per_step = run.summary()["wasted_per_step"]
+    n = done["n_steps"].sum()
+    assert per_step["energy_j"] == pytest.approx(wasted["energy_j"].sum() / n)
+    assert per_step["busy_s"] == pytest.approx(wasted["busy_s"].sum() / n)
+    assert per_step["output_tokens"] == pytest.approx(drafts["output_tokens"].sum() / n)
+    assert per_step["output_tokens"] > 0
+    assert per_step["usd"] > 0
+    assert per_step["tool_calls"] <= len(drafts) / n
 
 
 def test_costs_follow_the_ledger():

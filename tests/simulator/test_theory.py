@@ -30,10 +30,14 @@ class DrawnService:
 
     def __init__(self, services):
         self.services = iter(services)
-        self.shares = np.zeros((1, len(QUANTITIES)))
 
-    def step(self, prefill, decode_contexts):
-        return next(self.services), self.shares
+    slopes = ()
+
+    def decode_fixed(self, n_seqs):
+        return (0.0,) * len(QUANTITIES)
+
+    def prefill_added(self, passes, n_decode):
+        return [(*(0.0,) * (len(QUANTITIES) - 1), next(self.services))]
 
     def request_s(self, prompt_tokens):
         return 0.0

@@ -16,7 +16,7 @@ from costmodel.deployment import deploy
 from costmodel.expect import compile_tape, expect
 from costmodel.pricing import NetworkLink, Pricing, Site
 from costmodel.protocol import Role
-from costmodel.rounds import COUNTS
+from costmodel.round_result import COUNTS
 from costmodel.session import ProtocolSizes
 from costmodel.strategies import strategy
 from costmodel.task import Task, TaskStep

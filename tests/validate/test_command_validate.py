@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import validate
-from costmodel.strategies import STRATEGY_NAMES
 from hwprofiles.errors import InputError
 from simulator.case import prepare
+from simulator.scenario import USUAL_STRATEGIES
 from simulator.scenario_file import load_scenario
 from validate.compare import METRICS
 from validate.openai_server import OpenAIServer
@@ -34,8 +34,8 @@ def test_json_is_one_document_with_the_keys_of_the_contract(run_cli: Any) -> Non
     document = json.loads(done.out)
     assert next(iter(document)) == "schema_version"
     assert {"scenario", "measured", "predicted", "errors", "in_band", "held"} <= set(document)
-    assert set(document["measured"]) == set(document["predicted"]) == set(STRATEGY_NAMES)
-    for name in STRATEGY_NAMES:
+    assert set(document["measured"]) == set(document["predicted"]) == set(USUAL_STRATEGIES)
+    for name in USUAL_STRATEGIES:
         assert set(document["measured"][name]) == set(METRICS)
         assert set(document["predicted"][name]["time_s"]) == {"value", "low", "high"}
     assert set(document["errors"]) == set(document["in_band"]) == set(METRICS)
@@ -208,4 +208,4 @@ def test_the_protocol_is_written_once(root: Path) -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in ("Draft", "Verify", "Repair", "Write", "CallTool", "Commit"), path.name
     session = importlib.import_module("validate.session")
-    assert session.find_strategy is importlib.import_module("costmodel.strategies").strategy
+    assert session.playing is importlib.import_module("simulator.playing").playing

@@ -124,7 +124,7 @@ def test_unfinished_trajectories_are_said_to_be(stage: Any) -> None:
         ("cut", "unfinished", "", False),
     ]
     assert run.counted().empty
-    assert run.summary()["status_counts"] == {"finished": 0, "unfinished": 2, "rejected": 0}
+    assert run.summary()["status_counts"] == {"finished": 0, "unfinished": 2, "rejected": 0, "failed": 0}
 
 
 def test_a_run_cut_and_resumed_counts_everything_once(stages: Any) -> None:

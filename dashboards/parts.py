@@ -1,0 +1,201 @@
+"""What the app's pages are put together from: labelled knobs, cards, tables, figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+from dash import dcc, html
+
+from dashboards import template, view
+
+THEMES = {"light": template.LIGHT, "dark": template.DARK}
+Children = Any
+
+
+def knob(page: str, name: str) -> dict[str, str]:
+    """The id of a knob; what it holds goes into the page's URL under `name`."""
+    return {"page": page, "knob": name}
+
+
+def slider(page: str, name: str, words: str, bounds: tuple[float, float, float], value: float, unit: str = "") -> Any:
+    """A range input (low, high, step) with its value beside its words."""
+    low, high, step = bounds
+    shown = {"page": page, "shown": name}
+    return html.Label(
+        [
+            html.Span([words, html.Output(id=shown), html.Span(unit, className="unit")], className="words"),
+            dcc.Input(
+                id=knob(page, name), type="range", min=low, max=high, step=step, value=value, debounce=0.12
+            ),
+        ],
+        className="knob",
+    )  # fmt: skip
+
+
+def select(page: str, name: str, words: str, options: Iterable[tuple[str, str]], value: str, *, multi: bool = False) -> Any:
+    """A list to choose from: pairs of value and words."""
+    box = f"{page}-{name}"
+    return html.Div(
+        [
+            html.Label(words, htmlFor=box, className="words"),
+            dcc.Dropdown(
+                id=knob(page, name),
+                options=[{"value": v, "label": w} for v, w in options],
+                value=value.split(",") if multi and value else value,
+                clearable=False,
+                multi=multi,
+            ),
+        ],
+        className="knob",
+    )
+
+
+def number(page: str, name: str, words: str, bounds: tuple[float, float, float], value: float, unit: str = "") -> Any:
+    """A number between bounds (low, high, step)."""
+    low, high, step = bounds
+    return html.Label(
+        [
+            html.Span([words, html.Span(unit, className="unit")], className="words"),
+            dcc.Input(id=knob(page, name), type="number", min=low, max=high, step=step, value=value, debounce=0.4),
+        ],
+        className="knob",
+    )
+
+
+def text(page: str, name: str, words: str, value: str, hint: str = "") -> Any:
+    """A line of text."""
+    return html.Label(
+        [
+            html.Span([words, html.Small(hint)] if hint else words, className="words"),
+            dcc.Input(id=knob(page, name), type="text", value=value, debounce=0.4, maxLength=200, spellCheck=False),
+        ],
+        className="knob",
+    )
+
+
+def page(title: str, lead: str, knobs: Sequence[Any], results: Sequence[Any]) -> Any:
+    """The frame of a page: heading, knobs on the left, results on the right."""
+    return html.Div(
+        [
+            html.Div([html.H1(title), html.P(lead, className="lead")], className="heading"),
+            html.Form(list(knobs), className="knobs", **{"aria-label": f"Settings of {title}"}),
+            html.Section(list(results), className="results", **{"aria-label": f"Results of {title}"}),
+        ],
+        className="page",
+    )
+
+
+def graph(id_: str, words: str) -> Any:
+    """A place for a figure, with its title."""
+    return html.Figure(
+        [
+            html.Figcaption(words),
+            dcc.Graph(id=id_, figure=blank("light"), config={"displaylogo": False, "responsive": True}),
+        ]
+    )
+
+
+def drawn(figure: go.Figure, theme: str | None, words: str, id_: str) -> Any:
+    """A figure in the page's theme, with its title."""
+    return html.Figure(
+        [
+            html.Figcaption(words),
+            dcc.Graph(id=id_, figure=themed(figure, theme), config={"displaylogo": False, "responsive": True}),
+        ]
+    )
+
+
+def themed(figure: go.Figure, theme: str | None) -> go.Figure:
+    """The figure in the template of a theme; light where it is not known."""
+    return figure.update_layout(template=THEMES.get(theme or "", template.LIGHT))
+
+
+def blank(theme: str | None) -> go.Figure:
+    """A figure with nothing in it yet."""
+    figure = go.Figure().update_xaxes(visible=False).update_yaxes(visible=False)
+    return themed(figure.update_layout(height=320), theme)
+
+
+def cards(document: Mapping[str, Any]) -> list[Any]:
+    """The verdicts of a plan, one card per objective."""
+    return [
+        html.Article(
+            [
+                html.H3(card["objective"]),
+                html.P(card["word"], className="badge"),
+                html.P(
+                    [
+                        card["sentence"],
+                        html.Span(f" ({card['interval']})", className="ends") if card["interval"] else "",
+                        ".",
+                    ],
+                    className="sentence",
+                ),
+                html.Ul([html.Li(reason) for reason in card["because"]], className="because"),
+                *(
+                    [html.P(["Turns at ", *(f"{name} {value}; " for name, value in card["critical"])], className="soft")]
+                    if card["critical"]
+                    else []
+                ),
+            ],
+            className=f"verdict {card['kind']}",
+        )
+        for card in view.verdicts(document)
+    ]
+
+
+def table(rows: Sequence[Mapping[str, object]], words: str) -> Any:
+    """Rows with the same keys as a table that scrolls by itself; the first column heads each row."""
+    if not rows:
+        return html.P("Nothing to show.", className="soft")
+    heads = list(rows[0])
+    body = [
+        html.Tr([html.Th(str(row[heads[0]]), scope="row"), *(html.Td(str(row[h])) for h in heads[1:])]) for row in rows
+    ]
+    return html.Div(
+        html.Table(
+            [html.Caption(words), html.Thead(html.Tr([html.Th(h, scope="col") for h in heads])), html.Tbody(body)]
+        ),
+        className="scroll",
+        tabIndex=0,
+        role="region",
+        **{"aria-label": words},
+    )
+
+
+def fault(error: object) -> Any:
+    """What went wrong, in words, announced to who cannot see it."""
+    return html.P(str(error), className="fault", role="alert")
+
+
+def footer(document: Mapping[str, Any]) -> Any:
+    """The scenario behind a result, and what is noted about it."""
+    notes = [str(n) for n in (*(document.get("notes") or ()), *(document.get("warnings") or ()))]
+    if document.get("interval_note"):
+        notes.append(str(document["interval_note"]))
+    return html.Div(
+        [
+            *([html.Ul([html.Li(n) for n in notes], className="notes")] if notes else []),
+            html.Details(
+                [
+                    html.Summary("Scenario behind these figures"),
+                    html.Pre(view.scenario_toml(document), tabIndex=0),
+                ]
+            ),
+        ],
+        className="provenance",
+    )
+
+
+def exports(page_: str, kinds: Sequence[tuple[str, str]]) -> Any:
+    """Buttons that save what the page shows: pairs of kind and words."""
+    return html.Div(
+        [
+            html.Span("Save", className="soft"),
+            *(html.Button(words, type="button", id={"page": page_, "save": kind}) for kind, words in kinds),
+            dcc.Download(id={"page": page_, "download": "file"}),
+        ],
+        className="exports",
+    )

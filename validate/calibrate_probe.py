@@ -1,0 +1,184 @@
+"""Takes the chosen measurements: sends prompts of random tokens to a target and reads times off the answers.
+
+A prefill point is the time to the one token asked for. A decode point is the time between tokens while all sequences of
+the group decode: from the last one's first token to the first one's last.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from validate.calibrate_model import Point
+from validate.design import DECODE_TOKENS, REPEATS, SIGMA, Limits
+from validate.fit_layout import Array
+
+_LEAST_PIECES = 6
+"""Pieces of an answer while its whole group decodes, below which no step is read off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """One answered request: seconds when it was sent and when each piece of the answer came; counts as reported.
+
+    `cached_tokens` is None where the server does not tell.
+    """
+
+    sent_s: float
+    piece_s: tuple[float, ...]
+    prompt_tokens: int
+    cached_tokens: int | None
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """What a server says of itself; None where it does not."""
+
+    model: str
+    version: str | None
+    block_tokens: int | None
+    kv_blocks: int | None
+    max_model_tokens: int | None
+
+
+class Target(Protocol):
+    """A server that can be timed."""
+
+    facts: ServerFacts
+
+    async def together(self, prompts: Sequence[Sequence[int]], output_tokens: int) -> list[Timed]:
+        """Send all prompts at once, each to be answered with `output_tokens`; the answers in order."""
+
+    def now_s(self) -> float:
+        """The clock of the times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A point as it was really served, its median seconds and the log noise of that."""
+
+    point: Point
+    seconds: float
+    sigma: float
+
+
+class Prober:
+    """Times points on a target.
+
+    Parameters
+    ----------
+    vocabulary : int
+        Token ids are drawn below this.
+    block_tokens : int
+        Granularity of the prefix cache, for servers that do not report hits.
+    seed : int
+    """
+
+    def __init__(self, target: Target, vocabulary: int, block_tokens: int, seed: int = 0) -> None:
+        self.target, self.block_tokens = target, block_tokens
+        self.rng = random.Random(seed)
+        self.ids = (min(256, vocabulary // 2), min(vocabulary, 32_000))
+
+    async def measure(
+        self, points: Sequence[Point], budget_s: float, progress: Callable[[str], None] = lambda _: None
+    ) -> tuple[list[Sample], list[str]]:
+        """Samples in order, and notes about the points that could not be timed or for which no time was left."""
+        await self._warm_up()
+        begun_s = self.target.now_s()
+        samples: list[Sample] = []
+        said = []
+        for i, point in enumerate(points):
+            if self.target.now_s() - begun_s > budget_s:
+                return samples, [*said, f"no time was left for {len(points) - i} of {len(points)} points"]
+            progress(f"{i + 1} of {len(points)}: {point.label}")
+            sample = await (self._decode(point) if point.kind == "decode" else self._prefill(point))
+            if sample is None:
+                said.append(f"{point.label}: left out, the server's answers do not overlap enough to time a step")
+            else:
+                samples.append(sample)
+        return samples, said
+
+    def _tokens(self, n: int) -> list[int]:
+        return [self.rng.randrange(*self.ids) for _ in range(n)]
+
+    async def _warm_up(self) -> None:
+        """Two requests that are not looked at: kernels compile, connections open."""
+        for _ in range(2):
+            await self.target.together([self._tokens(64)], 4)
+
+    async def _prefill(self, point: Point) -> Sample | None:
+        base = self._tokens(int(point.context_tokens))
+        if base:
+            await self.target.together([base], 1)
+        took, served = [], point
+        for _ in range(REPEATS):
+            (answer,) = await self.target.together([[*base, *self._tokens(point.new_tokens)]], 1)
+            if not answer.piece_s:
+                return None
+            took.append(answer.piece_s[0] - answer.sent_s)
+            served = self._served(point, answer)
+        return _sample(served, took)
+
+    def _served(self, point: Point, answer: Timed) -> Point:
+        """The point by the server's counts; without them whole blocks of the context are taken as found."""
+        cached = answer.cached_tokens
+        if cached is None:
+            cached = int(point.context_tokens) // self.block_tokens * self.block_tokens
+        return replace(point, new_tokens=max(1, answer.prompt_tokens - cached), context_tokens=float(cached))
+
+    async def _decode(self, point: Point) -> Sample | None:
+        prompts = [self._tokens(max(1, int(point.context_tokens))) for _ in range(point.batch)]
+        await self.target.together(prompts, 1)
+        for n_tokens in (DECODE_TOKENS, 4 * DECODE_TOKENS):
+            answers = [await self.target.together(prompts, n_tokens) for _ in range(REPEATS)]
+            found = [step for step in (between_tokens(one) for one in answers) if step is not None]
+            if len(found) == REPEATS:
+                context = float(np.mean([c for _, c in found]))
+                return _sample(replace(point, context_tokens=context), [s for s, _ in found])
+        return None
+
+
+def between_tokens(answers: Sequence[Timed]) -> tuple[float, float] | None:
+    """Seconds of one decode step of a group, and the mean context in it; None where they hardly decoded together.
+
+    Pieces are counted as tokens where there is one each; a server that sends several tokens in one is scaled to its
+    own count.
+    """
+    if any(len(a.piece_s) < _LEAST_PIECES for a in answers):
+        return None
+    last = max(answers, key=lambda a: a.piece_s[0])
+    end_s = min(a.piece_s[-1] for a in answers)
+    inside = [t for t in last.piece_s if t <= end_s]
+    if len(inside) < _LEAST_PIECES:
+        return None
+    per_piece = (last.output_tokens - 1) / (len(last.piece_s) - 1)
+    step_s = (inside[-1] - inside[0]) / ((len(inside) - 1) * per_piece)
+    middle_s = (inside[0] + inside[-1]) / 2
+    grown = [sum(t <= middle_s for t in a.piece_s) * per_piece for a in answers]
+    return step_s, float(np.mean([a.prompt_tokens + g for a, g in zip(answers, grown, strict=True)])) - 1.0
+
+
+def _sample(point: Point, took: Sequence[float]) -> Sample:
+    logs = np.log(np.maximum(1e-9, np.asarray(took)))
+    scatter = float(np.std(logs, ddof=1)) if len(took) > 1 else 0.0
+    return Sample(point=point, seconds=float(np.exp(np.median(logs))), sigma=max(SIGMA, scatter / len(took) ** 0.5))
+
+
+def limits(facts: ServerFacts, kv_tokens: int, max_model_tokens: int, max_seqs: int) -> Limits:
+    """What the server takes, by its own word where it gives one."""
+    told = facts.kv_blocks * facts.block_tokens if facts.kv_blocks and facts.block_tokens else kv_tokens
+    return Limits(
+        max_model_tokens=min(facts.max_model_tokens or max_model_tokens, max_model_tokens),
+        kv_tokens=told,
+        max_seqs=min(64, max_seqs),
+    )
+
+
+def arrays(samples: Sequence[Sample]) -> tuple[Array, Array]:
+    """Seconds and log noise of samples."""
+    return np.array([s.seconds for s in samples]), np.array([s.sigma for s in samples])
