@@ -2,6 +2,7 @@
 #   make plan    the main job on the bundled real trace: report in reports/, verdict on the screen
 #   make test    the test suite
 #   make dask    the tests on a Dask cluster, on this machine
+#   make browser the tests of the dashboard in a real browser (Chromium must be installed)
 #   make validate  the tests on real vLLM, on this machine's CPU, in an environment of its own (.venv-vllm)
 
 VENV := .venv
@@ -14,7 +15,7 @@ CONTRAST := retail-h200 llama-a100 edge-cloud autonomous-h200
 CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3 python)
 
 .DEFAULT_GOAL := help
-.PHONY: help plan test dask validate lint types format clean
+.PHONY: help plan test dask browser validate lint types format clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -29,6 +30,10 @@ test: $(VENV)/.test  ## set up and run the test suite
 
 dask: $(VENV)/.dask  ## set up Dask and run the tests that need it
 	$(BIN)/python -m pytest -m dask
+
+browser: $(VENV)/.browser  ## set up Dash and Playwright and run the tests of the dashboard in Chromium
+	$(BIN)/python -m pytest tests/dashboards/test_app.py
+	$(BIN)/python -m pytest -m browser tests/dashboards
 
 validate: | $(BIN)/python  ## set up real vLLM on the CPU and run the tests that need it
 	@python="$$(.ci/vllm-env)" && "$$python" -m pytest -m vllm tests/real
@@ -59,6 +64,10 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 
 $(VENV)/.dask: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[test,dask]'
+	@touch $@ $(VENV)/.test $(VENV)/.base
+
+$(VENV)/.browser: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[test,browser]'
 	@touch $@ $(VENV)/.test $(VENV)/.base
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python

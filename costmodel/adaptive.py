@@ -87,7 +87,7 @@ class Adaptive:
         if accepted == len(segment):
             return Commit(segment, memory=min(self.most, window + GROWTH))
         commit = yield from repair(segment, accepted)
-        return replace(commit, memory=max(self.least, window - 1))
+        return commit._replace(memory=max(self.least, window - 1))
 
     def _by_rate(self, view: View, seen: Seen) -> Round:
         window = seen.window(self.least, self.most)
@@ -115,7 +115,7 @@ class Adaptive:
         commit = yield from repair(segment, accepted)
         ended_s = yield from _now_s()
         seen = replace(seen, writes=seen.writes + 1, write_s=seen.write_s + ended_s - reviewed_s)
-        return replace(commit, memory=seen)
+        return commit._replace(memory=seen)
 
 
 def _now_s() -> Generator[Request, object, float]:

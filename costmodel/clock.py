@@ -7,7 +7,7 @@ cancelled one leaves its engine at the end of the iteration in progress, and wha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,7 +131,7 @@ def cut_shares(
         came = 1 + int(decoded * shape.tokens_per_pass)
         emitted = min(work.output_tokens, came) if passes == len(plan.passes) else 0
     part = RequestPlan(plan.cached_tokens, plan.passes[:passes], decoded, ())
-    return work_shares(replace(work, output_tokens=emitted), part, shape, wasted=True), emitted
+    return work_shares(work._replace(output_tokens=emitted), part, shape, wasted=True), emitted
 
 
 class Clock:

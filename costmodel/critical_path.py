@@ -17,6 +17,14 @@ class CriticalPath:
         self._cause: list[int | None] = []
         self._begun: dict[int, int] = {}
 
+    @classmethod
+    def in_turn(cls, n: int) -> CriticalPath:
+        """The path so far where `n` works were done one after the other."""
+        path = cls()
+        path._cause = list(range(n))
+        path._begun = {number: number for number in range(n)}
+        return path
+
     def begin(self, number: int) -> None:
         """Work `number` begins now."""
         self._begun[number] = len(self._cause)

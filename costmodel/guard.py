@@ -43,14 +43,17 @@ class RoundGuard:
 
     def after_draft(self, offset: int, effect: Effect) -> None:
         """A step of this effect stands at `offset` of the segment; what was run or accepted there before is void."""
-        del self.effects[offset:]
+        if offset < len(self.effects):
+            del self.effects[offset:]
         self.effects.append(effect)
-        self.ran = {o for o in self.ran if o < offset}
-        self.accepted = None if self.accepted is None else min(self.accepted, offset)
+        if self.ran and max(self.ran) >= offset:
+            self.ran = {o for o in self.ran if o < offset}
+        if self.accepted is not None:
+            self.accepted = min(self.accepted, offset)
 
     def before_call(self, offset: int) -> None:
         """A drafted step's tools run now: only if it runs freely."""
-        if offset >= self.drafted or self.effects[offset] not in RUNS_FREELY:
+        if offset >= len(self.effects) or self.effects[offset] not in RUNS_FREELY:
             effect = self.effects[offset] if offset < self.drafted else "not drafted"
             raise HoldViolation(f"{self.name}: step {offset} of the segment ({effect}) is held until a verdict")
 
@@ -60,7 +63,7 @@ class RoundGuard:
 
     def before_review(self, n: int) -> None:
         """`n` drafted steps go to the reviewer; all but a held last one must have run."""
-        if not 1 <= n <= self.drafted:
+        if not 1 <= n <= len(self.effects):
             raise ValueError(f"{self.name}: {self.drafted} steps are drafted, so {n} cannot be reviewed")
         self._need_run(n if self.effects[n - 1] in RUNS_FREELY else n - 1)
         self.reviewed = n
@@ -90,12 +93,14 @@ class RoundGuard:
 
     def before_carry(self, n_committed: int, offsets: Sequence[int]) -> None:
         """Drafted steps go on to the next round: only behind a whole accepted segment, one after the other."""
+        if not offsets:
+            return
         follows = list(offsets) == list(range(n_committed, n_committed + len(offsets)))
-        if offsets and (self.written is not None or not follows or offsets[-1] >= self.drafted):
+        last = offsets[-1]
+        if self.written is not None or not follows or last >= self.drafted:
             raise ValueError(f"{self.name}: only drafted steps right behind an accepted segment can be carried on")
-        self._need_run(offsets[-1] if offsets else 0)
-        last = offsets[-1] if offsets else None
-        if last is not None and self.effects[last] in RUNS_FREELY and last not in self.ran:
+        self._need_run(last)
+        if self.effects[last] in RUNS_FREELY and last not in self.ran:
             raise HoldViolation(f"{self.name}: the read of carried step {last} has not run")
 
     def before_commit(self, offsets: Sequence[int]) -> tuple[int, list[int]]:
@@ -120,8 +125,8 @@ class RoundGuard:
         self.written = offset
 
     def _need_run(self, n: int) -> None:
-        unseen = sorted({*range(n)} - self.ran)
-        if unseen:
-            raise HoldViolation(
-                f"{self.name}: drafted step {unseen[0]} of the segment has not run, so nothing can follow it"
-            )
+        for offset in range(n):
+            if offset not in self.ran:
+                raise HoldViolation(
+                    f"{self.name}: drafted step {offset} of the segment has not run, so nothing can follow it"
+                )

@@ -7,9 +7,8 @@ requests. What it wants to know in the next round it hands back with its commit,
 from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from costmodel.trajectory import Effect
 
@@ -64,38 +63,33 @@ class VerdictLike(Protocol):
         """Length of the longest valid prefix; a garbled verdict is 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """`role` writes the next step after the committed ones and `segment`; nothing is committed."""
 
     role: Role
     segment: tuple[StepLike, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CallTool:
+class CallTool(NamedTuple):
     """Run the tools of a drafted step now; only for steps that run freely."""
 
     step: StepLike
 
 
-@dataclass(frozen=True, slots=True)
-class Verify:
+class Verify(NamedTuple):
     """`role` reviews the segment in one request and answers a verdict."""
 
     role: Role
     segment: tuple[StepLike, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """`role` writes the next step on the committed context, to be committed as it is."""
 
     role: Role
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(NamedTuple):
     """`role` writes the step at offset `accepted` of a segment whose first `accepted` steps are valid."""
 
     role: Role
@@ -103,56 +97,48 @@ class Repair:
     accepted: int
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """Begin a request that takes time (a draft, a tool, a review, a write) and go on; answered with a `Ticket`."""
 
     request: Draft | CallTool | Verify | Write
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(NamedTuple):
     """A request under way."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """Wait for the first of these to finish (of several at once: the one named first); answered with `Done`."""
 
     tickets: tuple[Ticket, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """A request that has finished, and its answer."""
 
     ticket: Ticket
     answer: object
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(NamedTuple):
     """Give a request up: it is never answered, and what it has consumed stays charged."""
 
     ticket: Ticket
 
 
-@dataclass(frozen=True, slots=True)
-class Observe:
+class Observe(NamedTuple):
     """Answered with the seconds since the task began, waiting in queues included."""
 
 
-@dataclass(frozen=True, slots=True)
-class Toss:
+class Toss(NamedTuple):
     """Answered True with probability `share`: the same coin for a task and step in every strategy and run."""
 
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Reuse:
+class Reuse(NamedTuple):
     """Let the written `step` take over the tool run begun for `guess`; answered False when the two differ in a call."""
 
     step: StepLike
@@ -162,8 +148,7 @@ class Reuse:
 Request = Draft | CallTool | Verify | Write | Repair | Start | Wait | Cancel | Observe | Toss | Reuse
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """What a round returns: the steps that become part of the task, in order; tools not yet run run now.
 
     `carried` are drafted steps behind an accepted segment, for the next round to go on with; `memory` is handed to it

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +39,7 @@ class CacheRule:
     pass_tokens: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(NamedTuple):
     """One request's prefill share of one engine step.
 
     `new_tokens` are computed on top of `context_tokens` already in the cache; `emits` is True when the pass ends the
@@ -51,8 +51,7 @@ class Pass:
     emits: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RequestPlan:
+class RequestPlan(NamedTuple):
     """The passes of one request.
 
     `cached_tokens` come from the prefix cache; `decode_passes` follow the prefill, pass i = 0, 1, .. of them on a
@@ -67,8 +66,8 @@ class RequestPlan:
 
 def cached_tokens(rule: CacheRule, prompt_tokens: int, reusable_tokens: int) -> int:
     """Prefix-cache hit: `floor(min(reusable, prompt - 1) / block) * block`; at least one token is recomputed."""
-    usable = min(reusable_tokens, prompt_tokens - 1)
-    return max(0, usable // rule.block_tokens * rule.block_tokens)
+    usable = reusable_tokens if reusable_tokens < prompt_tokens else prompt_tokens - 1
+    return usable // rule.block_tokens * rule.block_tokens if usable > 0 else 0
 
 
 def next_chunk(rule: CacheRule, prompt_tokens: int, computed_tokens: int, budget_tokens: int) -> int:
@@ -77,7 +76,8 @@ def next_chunk(rule: CacheRule, prompt_tokens: int, computed_tokens: int, budget
     Aligned prefills end their passes on block multiples, the last of them at `prompt // block * block`, and finish
     with the remainder in a pass of its own.
     """
-    new = min(prompt_tokens - computed_tokens, budget_tokens)
+    left = prompt_tokens - computed_tokens
+    new = left if left < budget_tokens else budget_tokens
     if not rule.state_aligned:
         return new
     block = rule.block_tokens

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from costmodel.protocol import Role
 from costmodel.session import EngineRequest, ToolRun, Work
 from costmodel.task import TaskStep
 
 
-@dataclass(frozen=True, slots=True)
-class Carry:
+class Carry(NamedTuple):
     """What a round leaves to the next: drafted steps behind the committed ones, a memory, and works yet unjudged.
 
     `open` holds such works in the order they were begun, each with its step's offset from the committed ones.

@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable
-from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Generator
+from typing import Any, cast
 
 from costmodel.critical_path import CriticalPath
 from costmodel.draws import Draws, VerdictRule, draws_of
@@ -35,45 +34,11 @@ from costmodel.protocol import (
 )
 from costmodel.request import RequestPlan
 from costmodel.round_result import START, Carry, RoundResult
+from costmodel.round_view import SeenStep, SeenTask, SeenVerdict
 from costmodel.session import EngineRequest, Session, ToolRun, Work
 from costmodel.task import TaskStep
-from costmodel.trajectory import Effect
 
 Orders = Generator[Order, object, RoundResult]
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A step as the strategy sees it; `offset` counts from the committed ones."""
-
-    effect: Effect
-    offset: int
-    step: TaskStep
-
-
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    accepted: int
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    remaining: int
-    carried: tuple[_Step, ...]
-    memory: Hashable
-    last_effect: Effect | None
-    length: int
-
-    def ended(self, segment: Any) -> bool:
-        return len(segment) >= self.remaining
-
-
-class _Job(NamedTuple):
-    """A work with what it belongs to, and what becomes of the strategy's request when it has run."""
-
-    work: Work
-    owner: int | None
-    settle: Callable[[RequestPlan | None], object]
 
 
 def play_round(session: Session, strategy: Strategy, draws: Draws | VerdictRule, carry: Carry = START) -> Orders:
@@ -103,51 +68,71 @@ def play_round(session: Session, strategy: Strategy, draws: Draws | VerdictRule,
 
 
 class _Play:
-    """One round in progress."""
+    """One round in progress.
+
+    `owner` has the offset of the drafted step that each work belongs to, None for those that are never wasted. As long
+    as nothing has been begun beside other work (`path` is None), the round waits for each work in turn.
+    """
 
     def __init__(self, session: Session, strategy: Strategy, draws: Draws, carry: Carry) -> None:
         self.session = session
         self.strategy = strategy
         self.draws = draws
         self.carry = carry
-        steps = session.task.steps[session.index : session.index + carry.n_steps]
-        self.carried = tuple(_Step(s.effect, i, s) for i, s in enumerate(steps))
+        steps = session.task.steps[session.index : session.index + carry.n_steps] if carry.n_steps else ()
+        self.carried = tuple([SeenStep(s.effect, i, s) for i, s in enumerate(steps)])
         self.guard = RoundGuard(strategy.name, [s.effect for s in steps])
         self.works: list[Work] = []
         self.owner: list[int | None] = []
         self.cut: set[int] = set()
-        self.running: dict[int, _Job] = {}
-        self.path = CriticalPath()
+        self.running: dict[int, tuple[Request, Work]] = {}
+        self.path: CriticalPath | None = None
         self.n_drafted = 0
         self.review: tuple[EngineRequest, RequestPlan] | None = None
         self.author: Role | None = None
         self.reused = False
 
     def run(self) -> Orders:
-        at = self.session.index
-        last = self.session.task.steps[at - 1].effect if at else None
-        view = _View(self.session.remaining, self.carried, self.carry.memory, last, len(self.session.task.steps))
-        rounds = self.strategy.round(view)
+        at, steps = self.session.index, self.session.task.steps
+        last = steps[at - 1].effect if at else None
+        view = SeenTask(len(steps) - at, self.carried, self.carry.memory, last, len(steps))
+        ask = self.strategy.round(view).send
+        works = self.works
         answer: object = None
         while True:
             try:
-                request = rounds.send(answer)
+                request = ask(answer)
             except StopIteration as stop:
                 return (yield from self._commit(stop.value))
-            answer = yield from self._answer(request)
+            handlers = _TAKES_TIME.get(type(request))
+            if handlers is None:
+                answer = yield from self._at_once(request)
+                continue
+            begin, settle = handlers
+            work = begin(self, request)
+            if self.path is None:
+                plan = yield work
+            else:
+                number = len(works) - 1
+                self.path.begin(number)
+                plan = yield work
+                self.path.resume(number)
+            answer = settle(self, request, work, plan)
 
-    def _answer(self, request: Request) -> Generator[Order, object, object]:
+    def _at_once(self, request: Request) -> Generator[Order, object, object]:
+        """What takes no time, and what starts, awaits or gives up something beside other work."""
         match request:
-            case Draft() | CallTool() | Verify() | Write() | Repair():
-                return (yield from self._do(self._job(request)))
             case Start(asked):
-                job = self._job(asked)
-                number = self._begin(job)
-                self.running[number] = job
-                yield Begin(number, job.work)
+                work: Work = _TAKES_TIME[type(asked)][0](self, asked)
+                number = len(self.works) - 1
+                if self.path is None:
+                    self.path = CriticalPath.in_turn(number)
+                self.path.begin(number)
+                self.running[number] = asked, work
+                yield Begin(number, work)
                 return Ticket(number)
             case Wait(tickets):
-                return (yield from self._wait(tuple(t.number for t in tickets)))
+                return (yield from self._wait(tuple([t.number for t in tickets])))
             case Cancel(ticket):
                 if self.running.pop(ticket.number, None) is not None:
                     self.cut.add(ticket.number)
@@ -158,91 +143,90 @@ class _Play:
             case Toss(share):
                 return self.draws.toss(self.session.index, share)
             case Reuse(step, guess):
-                return self._reuse(cast(_Step, step), cast(_Step, guess))
+                return self._reuse(cast(SeenStep, step), cast(SeenStep, guess))
         raise TypeError(f"not a request: {request!r}")
 
-    def _job(self, request: Draft | CallTool | Verify | Write | Repair) -> _Job:
-        match request:
-            case Draft(role, segment):
-                self.guard.before_draft(len(segment))
-                return self._writing(role, "draft", len(segment), "draft_decode")
-            case Write(role):
-                self.guard.before_write()
-                self.author = role
-                return self._writing(role, "write", 0, "decode")
-            case CallTool(step):
-                return self._calling(cast(_Step, step))
-            case Verify(role, segment):
-                return self._verifying(role, len(segment))
-            case Repair(role, _, accepted):
-                self.guard.before_repair(accepted)
-                self.author = role
-                return self._repairing(role, accepted)
-
-    def _begin(self, job: _Job) -> int:
-        self.works.append(job.work)
-        self.owner.append(job.owner)
-        self.path.begin(len(self.works) - 1)
-        return len(self.works) - 1
-
-    def _do(self, job: _Job) -> Generator[Order, object, object]:
-        number = self._begin(job)
-        plan = cast("RequestPlan | None", (yield job.work))
-        self.path.resume(number)
-        return job.settle(plan)
-
     def _wait(self, numbers: tuple[int, ...]) -> Generator[Order, object, Done]:
-        strange = [n for n in numbers if n not in self.running]
-        if strange or not numbers:
+        if self.path is None or not numbers or any(n not in self.running for n in numbers):
             raise ValueError(f"{self.strategy.name}: waits for what is not running")
         came = cast(Came, (yield Await(numbers)))
         self.path.resume(came.number if came.waited else None)
-        return Done(Ticket(came.number), self.running.pop(came.number).settle(came.plan))
+        request, work = self.running.pop(came.number)
+        return Done(Ticket(came.number), _TAKES_TIME[type(request)][1](self, request, work, came.plan))
 
-    def _writing(self, role: Role, kind: str, offset: int, phase: str) -> _Job:
-        work = self.session.write(role, kind, offset, phase)
+    def _book(self, work: Work, owner: int | None) -> Work:
+        self.works.append(work)
+        self.owner.append(owner)
+        return work
 
-        def settle(plan: RequestPlan | None) -> _Step:
-            self.session.wrote(work, cast(RequestPlan, plan))
-            step = self.session.task.steps[work.step]
-            if kind == "draft":
-                self.n_drafted += 1
-                self.guard.after_draft(offset, step.effect)
-            return _Step(step.effect, offset, step)
+    def _draft(self, request: Draft) -> Work:
+        n = len(request.segment)
+        self.guard.before_draft(n)
+        return self._book(self.session.write(request.role, "draft", n, "draft_decode"), n)
 
-        return _Job(work, offset if kind == "draft" else None, settle)
+    def _drafted(self, request: Draft, work: EngineRequest, plan: RequestPlan) -> SeenStep:
+        offset = len(request.segment)
+        step = self._written(offset, work, plan)
+        self.n_drafted += 1
+        self.guard.after_draft(offset, step.effect)
+        return step
 
-    def _calling(self, step: _Step) -> _Job:
-        self.guard.before_call(step.offset)
-        return _Job(
-            ToolRun(step.step.index, step.step.tool_s), step.offset, lambda _: self.guard.after_call(step.offset)
-        )
+    def _call(self, request: CallTool) -> Work:
+        found = cast(SeenStep, request.step)
+        self.guard.before_call(found.offset)
+        return self._book(ToolRun(found.step.index, found.step.tool_s), found.offset)
 
-    def _verifying(self, role: Role, n: int) -> _Job:
+    def _called(self, request: CallTool, _work: Work, _plan: None) -> None:
+        self.guard.after_call(cast(SeenStep, request.step).offset)
+
+    def _verify(self, request: Verify) -> Work:
+        n = len(request.segment)
         self.guard.before_review(n)
-        work = self.session.verify(role, n)
+        return self._book(self.session.verify(request.role, n), None)
 
-        def settle(plan: RequestPlan | None) -> _Verdict:
-            assert plan is not None
-            self.session.verified(work, plan, n)
-            accepted = self.draws.verdict(self.session.index, n)
-            self.guard.after_review(accepted)
-            self.review = (work, plan)
-            return _Verdict(accepted)
+    def _verified(self, request: Verify, work: EngineRequest, plan: RequestPlan) -> SeenVerdict:
+        n = len(request.segment)
+        self.session.verified(work, plan, n)
+        accepted = self.draws.verdict(self.session.index, n)
+        self.guard.after_review(accepted)
+        self.review = (work, plan)
+        return SeenVerdict(accepted)
 
-        return _Job(work, None, settle)
+    def _write(self, request: Write) -> Work:
+        self.guard.before_write()
+        self.author = request.role
+        return self._book(self.session.write(request.role, "write", 0, "decode"), None)
 
-    def _repairing(self, role: Role, accepted: int) -> _Job:
-        assert self.review is not None
-        review, plan = self.review
+    def _wrote(self, _request: Write, work: EngineRequest, plan: RequestPlan) -> SeenStep:
+        return self._written(0, work, plan)
+
+    def _repair(self, request: Repair) -> Work:
+        role, _, accepted = request
+        self.guard.before_repair(accepted)
+        self.author = role
         self.session.reject(accepted)
-        if self.session.sizes.repair_mode == "continue" and role is review.role:
-            work = self.session.repair_continued(review, plan, accepted)
-            step = self.session.task.steps[work.step]
-            return _Job(work, None, lambda _: _Step(step.effect, accepted, step))
-        return self._writing(role, "repair", accepted, "repair_decode")
+        review = self._continued(role)
+        if review is not None:
+            return self._book(self.session.repair_continued(*review, accepted), None)
+        return self._book(self.session.write(role, "repair", accepted, "repair_decode"), None)
 
-    def _reuse(self, step: _Step, guess: _Step) -> bool:
+    def _repaired(self, request: Repair, work: EngineRequest, plan: RequestPlan) -> SeenStep:
+        if self._continued(request.role) is None:
+            return self._written(request.accepted, work, plan)
+        step = self.session.task.steps[work.step]
+        return SeenStep(step.effect, request.accepted, step)
+
+    def _continued(self, role: Role) -> tuple[EngineRequest, RequestPlan] | None:
+        """The review that a repair by `role` goes on from, if it does."""
+        assert self.review is not None
+        return self.review if self.session.sizes.repair_mode == "continue" and role is self.review[0].role else None
+
+    def _written(self, offset: int, work: EngineRequest, plan: RequestPlan) -> SeenStep:
+        self.session.wrote(work, plan)
+        step = self.session.task.steps[work.step]
+        return SeenStep(step.effect, offset, step)
+
+    def _reuse(self, step: SeenStep, guess: SeenStep) -> bool:
         if step.step is not guess.step or not self.draws.matches(step.step.index):
             return False
         self.guard.before_reuse(step.offset)
@@ -252,12 +236,18 @@ class _Play:
     def _commit(self, commit: Commit) -> Orders:
         if self.running:
             raise ValueError(f"{self.strategy.name}: a round ends with a request still running")
-        steps = cast("tuple[_Step, ...]", commit.steps)
+        steps = cast("tuple[SeenStep, ...]", commit.steps)
         kept, unrun = self.guard.before_commit([s.offset for s in steps])
         self.guard.before_carry(len(steps), [cast(Any, s).offset for s in commit.carried])
         for offset in unrun:
             step = steps[offset].step
-            yield from self._do(_Job(ToolRun(step.index, step.tool_s), None, lambda _: None))
+            work = self._book(ToolRun(step.index, step.tool_s), None)
+            number = len(self.works) - 1
+            if self.path is not None:
+                self.path.begin(number)
+            yield work
+            if self.path is not None:
+                self.path.resume(number)
         written_by = self.author if kept < len(steps) else None
         committed = self.session.commit(kept, written_by, len(commit.carried))
         return self._result(committed, kept, written_by, commit)
@@ -265,21 +255,23 @@ class _Play:
     def _result(
         self, committed: tuple[TaskStep, ...], kept: int, written_by: Role | None, commit: Commit
     ) -> RoundResult:
-        n = len(committed)
+        n, cut, n_works = len(committed), self.cut, len(self.works)
         goes_on = n + len(commit.carried) if commit.carried else 0
 
         def fate(owner: int | None, number: int) -> bool | None:
             """Whether work was wasted; None while nobody knows."""
-            if owner is None or owner < kept or (self.reused and number not in self.cut):
+            if owner is None or owner < kept or (self.reused and number not in cut):
                 return False
             return None if n <= owner < goes_on else True
 
-        on_path = self.path.found()
-        wasted = tuple(fate(o, i) for i, o in enumerate(self.owner))
-        earlier = tuple(fate(o, -1) for _, o in self.carry.open)
-        own = zip(self.works, self.owner, strict=True)
-        left = [(w, o) for (w, o), f in zip(self.carry.open, earlier, strict=True) if f is None]
-        left += [(w, cast(int, o)) for (w, o), f in zip(own, wasted, strict=True) if f is None]
+        wasted = tuple([fate(owner, i) for i, owner in enumerate(self.owner)])
+        old = self.carry.open
+        earlier = tuple([fate(owner, -1) for _, owner in old])
+        left = [(work, owner - n) for (work, owner), f in zip(old, earlier, strict=True) if f is None]
+        if goes_on:
+            own = zip(self.works, self.owner, wasted, strict=True)
+            left += [(work, cast(int, owner) - n) for work, owner, f in own if f is None]
+        on_path = None if self.path is None else self.path.found()
         return RoundResult(
             committed=committed,
             drafted=self.n_drafted,
@@ -289,9 +281,19 @@ class _Play:
             written_by=written_by,
             works=tuple(self.works),
             wasted=wasted,
-            on_path=tuple(i in on_path for i in range(len(self.works))),
-            cut=tuple(i in self.cut for i in range(len(self.works))),
-            before=tuple(w for w, _ in self.carry.open),
+            on_path=(True,) * n_works if on_path is None else tuple([i in on_path for i in range(n_works)]),
+            cut=tuple([i in cut for i in range(n_works)]) if cut else (False,) * n_works,
+            before=tuple([work for work, _ in old]),
             earlier=earlier,
-            carry=Carry(len(commit.carried), commit.memory, tuple((w, o - n) for w, o in left)),
+            carry=Carry(len(commit.carried), commit.memory, tuple(left)),
         )
+
+
+_TAKES_TIME: dict[type, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    Draft: (_Play._draft, _Play._drafted),
+    CallTool: (_Play._call, _Play._called),
+    Verify: (_Play._verify, _Play._verified),
+    Write: (_Play._write, _Play._wrote),
+    Repair: (_Play._repair, _Play._repaired),
+}
+"""How a request that takes time becomes a work, and what the strategy is answered when that has run."""

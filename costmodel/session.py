@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from costmodel.protocol import Role
 from costmodel.request import CacheRule, RequestPlan
@@ -17,8 +18,7 @@ from costmodel.task import Task, TaskStep
 from costmodel.trajectory import RUNS_FREELY
 
 
-@dataclass(frozen=True, slots=True)
-class EngineRequest:
+class EngineRequest(NamedTuple):
     """One request to a model.
 
     Parameters
@@ -45,8 +45,7 @@ class EngineRequest:
     decode_phase: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRun:
+class ToolRun(NamedTuple):
     """The tools of one step, run for real."""
 
     step: int
@@ -100,7 +99,11 @@ class _RoleCache:
 
         A prompt of exactly a limit recomputes its last token, so it needs the longest saved state below that.
         """
-        self.saved = sorted({self.reusable(at) for limit in limits for at in (limit - 1, limit)})
+        if len(limits) == 1 and not self.rule.state_aligned:
+            limit, top = limits[0], max(self.saved)
+            self.saved = [limit - 1, limit] if top >= limit else [top]
+        else:
+            self.saved = sorted({self.reusable(at) for limit in limits for at in (limit - 1, limit)})
         self.computed = min(self.computed, limits[-1])
 
 
@@ -151,9 +154,8 @@ class Session:
         """`role` writes the step at `offset` from the committed ones (kinds write, draft, repair)."""
         at = self.index + offset
         prompt = self._contexts[role][at]
-        phase = "repair_prefill" if kind == "repair" else "observation_prefill"
-        output = self.task.steps[at].decoded(role)
-        return self._request(role, kind, at, prompt, output, [(phase, prompt)], decode_phase)
+        span = ("repair_prefill" if kind == "repair" else "observation_prefill", prompt)
+        return self._request(role, kind, at, prompt, self.task.steps[at].decoded(role), (span,), decode_phase)
 
     def wrote(self, request: EngineRequest, plan: RequestPlan) -> None:
         """A writing request has run: its prompt, and its own tokens unless thinking stood before them, are cached."""
@@ -165,7 +167,7 @@ class Session:
     def verify(self, role: Role, n_steps: int) -> EngineRequest:
         """`role` reviews the next `n_steps`: committed context, segment, instruction; a short verdict comes back."""
         prompt = self.segment_end(role, n_steps) + self.sizes.instruction_tokens
-        spans = [("observation_prefill", self._contexts[role][self.index]), ("verify_prefill", prompt)]
+        spans = ("observation_prefill", self._contexts[role][self.index]), ("verify_prefill", prompt)
         return self._request(role, "verify", self.index, prompt, self.sizes.verdict_tokens, spans, "verdict_decode")
 
     def verified(self, request: EngineRequest, plan: RequestPlan, n_steps: int) -> None:
@@ -223,14 +225,13 @@ class Session:
         step: int,
         prompt: int,
         output: int,
-        spans: list[tuple[str, int]],
+        spans: tuple[tuple[str, int], ...],
         decode_phase: str,
     ) -> EngineRequest:
         cache = self._cache[role]
-        known = [("reprefill", cache.computed), ("prompt_prefill", self._contexts[role][0])]
         kept, end = [], 0
-        for phase, stop in [*known, *spans]:
-            if min(stop, prompt) > end:
-                end = min(stop, prompt)
+        for phase, stop in (("reprefill", cache.computed), ("prompt_prefill", self._contexts[role][0]), *spans):
+            if stop > end < prompt:
+                end = stop if stop < prompt else prompt
                 kept.append((phase, end))
         return EngineRequest(role, kind, step, prompt, cache.reusable(prompt - 1), output, tuple(kept), decode_phase)

@@ -61,6 +61,7 @@ class StepModel:
         windows = {attention_window(layer.attention) for layer, _ in self.groups}
         windows |= set(self.drafter.windows) if self.drafter else set()
         self.windows: list[int | None] = sorted(windows, key=lambda w: w or 0)
+        self.spans: tuple[int | None, ...] = tuple(dict.fromkeys([*self.windows, None]))
         self.decode_coefficients = lru_cache(maxsize=None)(self._decode_coefficients)
 
     def _drafter(self) -> StepModel | None:
@@ -109,7 +110,7 @@ class StepModel:
         return [(op._replace(name=f"draft_{op.name}"), count) for op, count in found]
 
     def _spans(self, new: Num, context: Num) -> dict[int | None, Span]:
-        return {w: prefill_span(new, context, w) for w in {*self.windows, None}}
+        return {w: prefill_span(new, context, w) for w in self.spans}
 
     def total(self, ops: list[tuple[Op, int]], n_seqs: Num) -> tuple[list[Num], Num]:
         """Sum operations into the ledger columns (all devices) and the step's seconds, host included."""
@@ -183,13 +184,13 @@ class StepModel:
 
         def at(unit: int | None, value: float) -> list[Num]:
             n = float(n_seqs)
-            spans = {w: decode_span(value if w == unit else 0.0, n, self.tokens) for w in {*self.windows, None}}
+            spans = {w: decode_span(value if w == unit else 0.0, n, self.tokens) for w in self.spans}
             columns, seconds = self.total(self.ops(self.tokens * n, self.tokens * n, None, spans), n)
             return [*columns, seconds]
 
         probe = 1e6
         fixed = at(-1, 0.0)
-        used = {*self.windows, None}
+        used = self.spans
         slopes = {w: [(b - a) / probe for a, b in zip(fixed, at(w, probe), strict=True)] for w in used}
         return fixed, slopes
 
@@ -216,7 +217,7 @@ class StepModel:
     def _decode_spans(self, contexts: Sequence[float]) -> dict[int | None, Span]:
         c = np.array(contexts, dtype=float)
         spans = {}
-        for w in {*self.windows, None}:
+        for w in self.spans:
             seen = float(np.sum(self._run_sum(c, 1.0, w)))
             spans[w] = decode_span(seen, float(len(c)), self.tokens)
         return spans

@@ -37,10 +37,11 @@ class _Attention:
     def __init__(self, attention: PrefillAttention) -> None:
         self._windows = attention.windows
         self._operations = attention._operations
-        self._work: list[tuple[int, bool, list[Line]]] = []
+        self._work: list[tuple[int, bool, list[tuple[int, Line]]]] = []
         for key in dict.fromkeys((a.window, a.sparse) for a in self._operations):
             found = np.sum([a.columns for a in self._operations if (a.window, a.sparse) == key], axis=0)
-            self._work.append((*key, [(a, b, c, d) for a, b, c, d in found.tolist()]))
+            lines = [(i, (a, b, c, d)) for i, (a, b, c, d) in enumerate(found.tolist()) if a or b or c or d]
+            self._work.append((*key, lines))
 
     def add_to(self, cost: list[float], one: Pass) -> None:
         """Add work and seconds of `one` to `cost`."""
@@ -50,7 +51,7 @@ class _Attention:
             x, y = seen[window]
             if sparse:
                 y = min(seen[0][1], x)
-            for i, (a, b, c, d) in enumerate(lines):
+            for i, (a, b, c, d) in lines:
                 cost[i] += a * x + b * y + c * new + d
         total = 0.0
         for op in self._operations:

@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from dashboards.page import write_figure
-from dashboards.template import LIGHT, RULE_COLOUR, plain
+from dashboards.template import LIGHT, LINE_COLOUR, RULE_COLOUR, plain
 
 _WINS, _EVEN, _LOSES = "#0072B2", "#F7F7F7", "#D55E00"
 _SPANS = (1.5, 2.0, 4.0)
@@ -83,8 +83,8 @@ def breakeven_map(document: Mapping[str, Any]) -> go.Figure:
     figure.update_layout(
         template=LIGHT,
         height=520,
-        xaxis={"title": {"text": axis_title(x["name"])}, "type": _scale(x["values"])},
-        yaxis={"title": {"text": axis_title(y["name"])}, "type": _scale(y["values"])},
+        xaxis={"title": {"text": axis_title(x["name"])}, "type": scale_of(x["values"])},
+        yaxis={"title": {"text": axis_title(y["name"])}, "type": scale_of(y["values"])},
     )
     return figure
 
@@ -161,7 +161,7 @@ def _contour(figure: go.Figure, x: Any, y: Any, values: Any, dash: str, name: st
         y=y,
         z=np.log2(values),
         contours={"start": 0.0, "end": 0.0, "size": 1.0, "coloring": "none"},
-        line={"color": "#22272e", "width": 2.5 if dash == "solid" else 1.4, "dash": dash},
+        line={"color": LINE_COLOUR, "width": 2.5 if dash == "solid" else 1.4, "dash": dash},
         name=name,
         showlegend=True,
         showscale=False,
@@ -169,7 +169,7 @@ def _contour(figure: go.Figure, x: Any, y: Any, values: Any, dash: str, name: st
     )
 
 
-def _scale(values: Any) -> str:
+def scale_of(values: Any) -> str:
     """Log where the axis spans more than a decade in even ratios."""
     if len(values) < 3 or values[0] <= 0 or values[-1] / values[0] < 10:
         return "linear"

@@ -11,15 +11,13 @@ from dashboards.units import digits
 from hwprofiles.efficiency import Factor
 
 
-def factor_bands(factors: Mapping[str, Factor], device: str) -> go.Figure:
+def factor_bands(factors: Mapping[str, Factor]) -> go.Figure:
     """Low and high end of every factor over its value, the widest band on top, on a logarithmic axis.
 
     Parameters
     ----------
     factors : mapping from factor to value and band
         Factors that are zero are left out.
-    device : str
-        The device or class they are of; stands in the axis title.
     """
     kept = {name: f for name, f in factors.items() if f.value > 0 and f.low > 0}
     names = sorted(kept, key=lambda n: -kept[n].high / kept[n].low)
@@ -45,7 +43,7 @@ def factor_bands(factors: Mapping[str, Factor], device: str) -> go.Figure:
         name="factor",
     )
     figure.add_vline(x=1.0, line={"color": template.RULE_COLOUR, "dash": "dot", "width": 1.5})
-    figure.update_xaxes(type="log", title_text=f"90 % band over the value, {template.plain(device)} (log scale)")
+    figure.update_xaxes(type="log", title_text="90 % band / value (log scale)")
     figure.update_yaxes(
         tickmode="array",
         tickvals=list(range(len(names))),

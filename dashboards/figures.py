@@ -10,7 +10,6 @@ from dashboards.comparison import ratios, windows
 from dashboards.engine import engine_load
 from dashboards.latency import latencies
 from dashboards.ledger import phases, timeline
-from dashboards.measured import measured
 from dashboards.pareto import pareto
 from dashboards.reproduce import reproduced
 from dashboards.risk import risk_figure
@@ -25,7 +24,6 @@ __all__ = [
     "engine_load",
     "fleets",
     "latencies",
-    "measured",
     "pareto",
     "phases",
     "ratios",

@@ -30,11 +30,17 @@ class Job:
     line: str = ""
     document: Mapping[str, Any] | None = None
     stop: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
 
     @property
     def is_over(self) -> bool:
         """True when nothing more will come."""
-        return self.status in ("done", "failed", "cancelled")
+        return self.over.is_set()
+
+    def end(self, status: str, line: str = "", document: Mapping[str, Any] | None = None) -> None:
+        """Nothing more will come."""
+        self.status, self.line, self.document = status, line, document
+        self.over.set()
 
 
 class Jobs:
@@ -65,7 +71,7 @@ class Jobs:
             key, job = secrets.token_urlsafe(12), Job(kind, question)
             self._jobs[key] = job
             if sum(j.status == "waiting" for j in self._jobs.values()) > self._most_waiting:
-                job.status, job.line = "failed", "too many questions wait already; try again when some are answered"
+                job.end("failed", "too many questions wait already; try again when some are answered")
                 return key
             for old in [k for k, j in self._jobs.items() if j.is_over][: max(0, len(self._jobs) - MOST_KEPT)]:
                 del self._jobs[old]
@@ -88,7 +94,7 @@ class Jobs:
         if job is not None and not job.is_over:
             job.stop.set()
             if job.status == "waiting":
-                job.status = "cancelled"
+                job.end("cancelled")
 
     def close(self) -> None:
         """End all processes."""
@@ -105,7 +111,7 @@ class Jobs:
         worker: _Worker | None = None
         while (job := self._queue.get()) is not None and not self._closed.is_set():
             if job.stop.is_set():
-                job.status = "cancelled"
+                job.end("cancelled")
                 continue
             if worker is None or not worker.alive:
                 worker = _Worker()
@@ -137,10 +143,10 @@ class _Worker:
                 if self._pipe.poll(0.1):
                     _take(job, json.loads(self._pipe.recv_bytes()))
                 elif job.stop.is_set():
-                    job.status = "cancelled"
+                    job.end("cancelled")
                     self.end()
         except (EOFError, OSError):
-            job.status, job.line = "failed", "its process was ended from outside (out of memory, or killed)"
+            job.end("failed", "its process was ended from outside (out of memory, or killed)")
             self.end()
 
     def end(self) -> None:
@@ -156,9 +162,9 @@ def _take(job: Job, message: Mapping[str, Any]) -> None:
     if "line" in message:
         job.line = str(message["line"])
     elif "error" in message:
-        job.line, job.status = str(message["error"]), "failed"
+        job.end("failed", str(message["error"]))
     else:
-        job.document, job.status = message["document"], "done"
+        job.end("done", document=message["document"])
 
 
 def _answer_all(pipe: Connection) -> None:

@@ -16,6 +16,10 @@ _COSTS = ("usd", "energy_j", "traffic_bytes")
 """What stands for cost: the first that is known for at least two strategies."""
 
 
+_CORNERS = ("top right", "bottom right", "top left", "bottom left")
+"""Where the words stand, in turn: strategies often lie on top of each other."""
+
+
 def pareto(document: Mapping[str, Any]) -> go.Figure:
     """Time over cost, a mark per strategy with its success beside it; open marks are beaten in all three.
 
@@ -44,8 +48,8 @@ def pareto(document: Mapping[str, Any]) -> go.Figure:
         name="not beaten",
         hoverinfo="skip",
     )
-    for s in rows:
-        _mark(figure, s, cost, units, open_=s not in front)
+    for i, s in enumerate(rows):
+        _mark(figure, s, cost, units, i, open_=s not in front)
     note = f"not known: {', '.join(lacking)}" if lacking else ""
     words = label(cost, COLUMN_LABELS).lower()
     figure.update_xaxes(title_text=axis_title(f"{words} per task ({units[cost].symbol})", note), rangemode="tozero")
@@ -54,10 +58,13 @@ def pareto(document: Mapping[str, Any]) -> go.Figure:
     return figure
 
 
-def _mark(figure: go.Figure, s: Mapping[str, Any], cost: str, units: Mapping[str, Unit], *, open_: bool) -> None:
+def _mark(
+    figure: go.Figure, s: Mapping[str, Any], cost: str, units: Mapping[str, Unit], corner: int, *, open_: bool
+) -> None:
     name = str(s["name"])
     words = template.plain(template.shorten(label(name, STRATEGY_LABELS)))
-    symbol = template.STRATEGY_SYMBOLS.get(name, "circle").removesuffix("-open")
+    symbol = template.SOLID_SYMBOLS.get(name, "circle")
+    colour = template.STRATEGY_COLOURS.get(name, template.FALLBACK_COLOUR)
     success = with_unit(_value(s, "success"), units["success"])
     figure.add_scatter(
         x=[_scaled(s, cost, units)],
@@ -66,12 +73,12 @@ def _mark(figure: go.Figure, s: Mapping[str, Any], cost: str, units: Mapping[str
         error_y=_ends(s, "time_s", units["time_s"]),
         mode="markers+text",
         text=[success],
-        textposition="top right",
+        textposition=_CORNERS[corner % len(_CORNERS)],
         marker={
             "size": 13,
-            "symbol": symbol + "-open" if open_ or symbol.startswith("line") else symbol,
-            "color": template.STRATEGY_COLOURS.get(name, template.FALLBACK_COLOUR),
-            "line": {"width": 2},
+            "symbol": symbol + "-open" if open_ else symbol,
+            "color": colour,
+            "line": {"width": 2, "color": colour},
         },
         name=words + (" (beaten)" if open_ else ""),
         customdata=[

@@ -9,37 +9,38 @@ import plotly.graph_objects as go
 from dash import dcc, html
 
 from dashboards import template, view
+from dashboards.frames import is_wide
+from dashboards.names import OBJECTIVE_LABELS, label
 
 THEMES = {"light": template.LIGHT, "dark": template.DARK}
 Children = Any
 
 
-def knob(page: str, name: str) -> dict[str, str]:
-    """The id of a knob; what it holds goes into the page's URL under `name`."""
-    return {"page": page, "knob": name}
+def knob(page: Any, name: Any) -> dict[str, Any]:
+    """The id of a knob; what it holds goes into the page's URL under `name`. Either may be a wildcard."""
+    return {"page": page, "knob": name, "part": "in"}
 
 
 def slider(page: str, name: str, words: str, bounds: tuple[float, float, float], value: float, unit: str = "") -> Any:
     """A range input (low, high, step) with its value beside its words."""
     low, high, step = bounds
-    shown = {"page": page, "shown": name}
+    shown = knob(page, name) | {"part": "out"}
     return html.Label(
         [
-            html.Span([words, html.Output(id=shown), html.Span(unit, className="unit")], className="words"),
-            dcc.Input(
-                id=knob(page, name), type="range", min=low, max=high, step=step, value=value, debounce=0.12
-            ),
+            html.Span([words, html.Span([html.Span(id=shown), f" {unit}"], className="at")], className="words"),
+            dcc.Input(id=knob(page, name), type="range", min=low, max=high, step=step, value=value),
         ],
         className="knob",
-    )  # fmt: skip
+    )
 
 
-def select(page: str, name: str, words: str, options: Iterable[tuple[str, str]], value: str, *, multi: bool = False) -> Any:
+def select(
+    page: str, name: str, words: str, options: Iterable[tuple[str, str]], value: str, *, multi: bool = False
+) -> Any:
     """A list to choose from: pairs of value and words."""
-    box = f"{page}-{name}"
     return html.Div(
         [
-            html.Label(words, htmlFor=box, className="words"),
+            html.Span(words, id=f"{page}-{name}-words", className="words"),
             dcc.Dropdown(
                 id=knob(page, name),
                 options=[{"value": v, "label": w} for v, w in options],
@@ -80,31 +81,30 @@ def page(title: str, lead: str, knobs: Sequence[Any], results: Sequence[Any]) ->
     return html.Div(
         [
             html.Div([html.H1(title), html.P(lead, className="lead")], className="heading"),
-            html.Form(list(knobs), className="knobs", **{"aria-label": f"Settings of {title}"}),
+            html.Div(list(knobs), className="knobs", role="group", **{"aria-label": f"Settings of {title}"}),
             html.Section(list(results), className="results", **{"aria-label": f"Results of {title}"}),
         ],
         className="page",
     )
 
 
-def graph(id_: str, words: str) -> Any:
-    """A place for a figure, with its title."""
-    return html.Figure(
-        [
-            html.Figcaption(words),
-            dcc.Graph(id=id_, figure=blank("light"), config={"displaylogo": False, "responsive": True}),
-        ]
-    )
-
-
 def drawn(figure: go.Figure, theme: str | None, words: str, id_: str) -> Any:
-    """A figure in the page's theme, with its title."""
-    return html.Figure(
+    """A figure in the page's theme, with its title; a wide one scrolls sideways on a phone."""
+    wide = is_wide(figure)
+    scrolls: dict[str, Any] = {"tabIndex": 0, "role": "region", "aria-label": words} if wide else {}
+    picture = html.Figure(
         [
             html.Figcaption(words),
-            dcc.Graph(id=id_, figure=themed(figure, theme), config={"displaylogo": False, "responsive": True}),
+            dcc.Graph(
+                id=id_,
+                figure=themed(figure, theme),
+                config={"displaylogo": False},
+                responsive=True,
+                style={"height": f"{figure.layout.height or 420}px"},
+            ),
         ]
     )
+    return html.Div(picture, className="wide", **scrolls) if wide else picture
 
 
 def themed(figure: go.Figure, theme: str | None) -> go.Figure:
@@ -112,18 +112,13 @@ def themed(figure: go.Figure, theme: str | None) -> go.Figure:
     return figure.update_layout(template=THEMES.get(theme or "", template.LIGHT))
 
 
-def blank(theme: str | None) -> go.Figure:
-    """A figure with nothing in it yet."""
-    figure = go.Figure().update_xaxes(visible=False).update_yaxes(visible=False)
-    return themed(figure.update_layout(height=320), theme)
-
-
-def cards(document: Mapping[str, Any]) -> list[Any]:
-    """The verdicts of a plan, one card per objective."""
+def cards(document: Mapping[str, Any], first: str = "") -> list[Any]:
+    """The verdicts of a plan, one card per objective, that of `first` at the head."""
+    found = sorted(view.verdicts(document), key=lambda c: c["objective"] != label(first, OBJECTIVE_LABELS))
     return [
         html.Article(
             [
-                html.H3(card["objective"]),
+                html.H2(card["objective"]),
                 html.P(card["word"], className="badge"),
                 html.P(
                     [
@@ -135,14 +130,18 @@ def cards(document: Mapping[str, Any]) -> list[Any]:
                 ),
                 html.Ul([html.Li(reason) for reason in card["because"]], className="because"),
                 *(
-                    [html.P(["Turns at ", *(f"{name} {value}; " for name, value in card["critical"])], className="soft")]
+                    [
+                        html.P(
+                            ["Turns at ", *(f"{name} {value}; " for name, value in card["critical"])], className="soft"
+                        )
+                    ]
                     if card["critical"]
                     else []
                 ),
             ],
             className=f"verdict {card['kind']}",
         )
-        for card in view.verdicts(document)
+        for card in found
     ]
 
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pandas as pd
 import plotly.graph_objects as go
-import plotly.io
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from dashboards import figures, view
+from dashboards.paper import asset, environment, script_hash, script_json
 from hwprofiles.errors import InputError
 
 _PHASE_TITLES: dict[str, tuple[str, str]] = {
@@ -67,8 +62,8 @@ def render_report(document: Mapping[str, Any]) -> str:
     """
     if not document.get("strategies"):
         raise InputError("the report needs the key 'strategies' with at least one strategy; is this a plan document?")
-    library, starter = get_plotlyjs(), _asset("report.js")
-    return _environment().get_template("report.html.j2").render(
+    library, starter = get_plotlyjs(), asset("report.js")
+    return environment().get_template("report.html.j2").render(
         title=str(document.get("title") or "Plan"),
         weak=document.get("weak"),
         strong=document.get("strong"),
@@ -84,10 +79,10 @@ def render_report(document: Mapping[str, Any]) -> str:
         provenance=view.provenance(document),
         warnings=[str(line) for line in document.get("warnings") or ()],
         scenario=view.scenario_toml(document),
-        style=Markup(_asset("report.css")),
+        style=Markup(asset("report.css")),
         library=Markup(library),
         starter=Markup(starter),
-        script_hashes=[_script_hash(library), _script_hash(starter)],
+        script_hashes=[script_hash(library), script_hash(starter)],
     )  # fmt: skip
 
 
@@ -130,42 +125,6 @@ def _figures(document: Mapping[str, Any]) -> list[dict[str, Any]]:
         drawn.append(("timeline", "One task over time", caption, picture))
     return [
         {"id": f"figure-{name}", "title": title, "caption": caption, "height": picture.layout.height,
-         "json": _script_json(picture)}
+         "json": script_json(picture)}
         for name, title, caption, picture in drawn
     ]  # fmt: skip
-
-
-def _script_json(picture: go.Figure) -> Markup:
-    """The figure as JSON that cannot end the script element it stands in, nor open a comment there."""
-    text = plotly.io.to_json(picture, engine="json", validate=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
-
-
-def _script_hash(script: str) -> str:
-    """The value that lets exactly this inline script run under the page's Content-Security-Policy."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-
-
-def _asset(name: str) -> str:
-    return resources.files("dashboards").joinpath("data", name).read_text(encoding="utf-8")
-
-
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_asset),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["breakable"] = _breakable
-    return environment
-
-
-def _breakable(text: str) -> Markup:
-    """`text` escaped, with places to break the line between the parts of a name and none inside a number."""
-    parts = re.split(r"(?<=_)|(?<=[./])(?=[A-Za-z])", text.replace("\u2009", "\u202f"))
-    return Markup("<wbr>").join(parts)

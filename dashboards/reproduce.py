@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from dashboards.page import write_figure
 from dashboards.template import LIGHT, RULE_COLOUR
+from dashboards.units import digits
 
 _PUBLISHED, _PREDICTED = "#E69F00", "#0072B2"
 
@@ -69,5 +70,37 @@ def reproduced(document: Mapping[str, Any]) -> go.Figure:
 
 
 def write_reproduced(document: Mapping[str, Any], path: Path) -> None:
-    """Write the figure as one self-contained HTML page; raises `InputError` when the file cannot be written."""
-    write_figure(reproduced(document), "Published and predicted figures of SpecAgent", document, path)
+    """Write figure and tables as one self-contained HTML page; raises `InputError` when it cannot be written."""
+    rows = [
+        {
+            "figure": row["id"],
+            "setting": row["setting"],
+            "metric": row["metric"],
+            "published": _ends(*row["published"]),
+            "predicted": digits(row["predicted"]),
+            "90 % band": _ends(row["low"], row["high"]),
+            "overlaps": row["overlaps"],
+        }
+        for row in document["figures"]
+    ]
+    implied = [
+        {"setting": r["setting"], "unknown": r["unknown"], "prior": _range(r["prior"]), "implied": _range(r["implied"])}
+        for r in document["implied"]
+    ]
+    tables = [("Published and predicted", rows), ("What the published figures imply", implied)]
+    write_figure(reproduced(document), "Published and predicted figures of SpecAgent", document, path, tables)
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    if low is not None and low == high:
+        return digits(low)
+    if low is None or high is None:
+        return f"at least {digits(low)}" if low is not None else f"at most {digits(high)}" if high is not None else "–"
+    return f"{digits(low)} – {digits(high)}"
+
+
+def _range(found: Any) -> str:
+    """A band, or the shares of choices."""
+    if isinstance(found, Mapping):
+        return ", ".join(f"{name} {share:.0%}" for name, share in found.items())
+    return "too few draws near" if found is None else _ends(*found)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import secrets
+import shutil
 import tempfile
+import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 MOST_RUNS = 1000
 _MOST_HANDED = 16
 _DEPTH = 3
+_MOST_JSON_BYTES = 64_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,8 @@ class Shelf:
     Parameters
     ----------
     given : sequence of str
-        Bundled scenario names, scenario or calibration files (TOML), folders of saved runs.
+        Bundled scenario names, scenario or calibration files (TOML), folders of saved runs, what
+        `specroof validate --json` printed (.json).
 
     Raises
     ------
@@ -70,13 +74,15 @@ class Shelf:
         self.scenarios: dict[str, Scenario] = {}
         self.runs: list[Saved] = []
         self.calibrations: list[tuple[str, Path]] = []
+        self.validations: list[tuple[str, dict[str, Any]]] = []
         for name in given:
             self._take(name)
         self.first = next(iter(self.scenarios), "retail-h200")
         for name in scenario_names():
             self.scenarios.setdefault(name, load_scenario(name))
         self.handed: OrderedDict[str, Handed] = OrderedDict()
-        self.folder = tempfile.TemporaryDirectory(prefix="specroof-dashboard-")
+        self.folder = Path(tempfile.mkdtemp(prefix="specroof-dashboard-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
     def scenario(self, key: str) -> Scenario:
         """The scenario of a label or an upload's key; raises `InputError` where there is none."""
@@ -114,6 +120,8 @@ class Shelf:
             self.runs += [_saved(folder, path) for folder in found]
             if len(self.runs) > MOST_RUNS:
                 raise InputError(f"{name}: more than {MOST_RUNS} runs; give a folder with fewer")
+        elif path.suffix.lower() == ".json":
+            self.validations.append((path.name, _validation(path)))
         elif name not in scenario_names() and path.suffix.lower() == ".toml" and _is_calibration(path):
             self.calibrations.append((path.name, path))
         else:
@@ -127,6 +135,18 @@ def _is_calibration(path: Path) -> bool:
         return "factors" in tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
+
+
+def _validation(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _MOST_JSON_BYTES:
+            raise InputError(f"{path}: larger than {_MOST_JSON_BYTES:,} bytes")
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ProfileError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(document, dict) or not {"measured", "predicted", "errors", "strategies"} <= set(document):
+        raise ProfileError(f"{path}: not what `specroof validate --json` prints")
+    return document
 
 
 def _saved(folder: Path, root: Path) -> Saved:

@@ -31,7 +31,8 @@ def fleets(document: Mapping[str, Any]) -> go.Figure:
     for name in in_order([str(r["strategy"]) for r in timed], STRATEGY_LABELS):
         mine = [r for r in timed if r["strategy"] == name]
         words = template.plain(label(name, STRATEGY_LABELS))
-        symbol = template.STRATEGY_SYMBOLS.get(name, "circle").removesuffix("-open")
+        symbol = template.SOLID_SYMBOLS.get(name, "circle")
+        colour = template.STRATEGY_COLOURS.get(name, template.FALLBACK_COLOUR)
         figure.add_scatter(
             x=[r["usd_per_h"] for r in mine],
             y=[r["p95_s"] for r in mine],
@@ -46,8 +47,8 @@ def fleets(document: Mapping[str, Any]) -> go.Figure:
             marker={
                 "size": 11,
                 "symbol": [symbol if r["meets"] else f"{symbol}-open" for r in mine],
-                "color": template.STRATEGY_COLOURS.get(name, template.FALLBACK_COLOUR),
-                "line": {"width": 2},
+                "color": colour,
+                "line": {"width": 2, "color": colour},
             },
             name=words,
             customdata=[[_fleet(r), "meets" if r["meets"] else "does not meet"] for r in mine],

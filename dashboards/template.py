@@ -33,6 +33,9 @@ STRATEGY_SYMBOLS: dict[str, str] = {
 }
 """The second sign of a strategy, for readers and printers without colour."""
 
+SOLID_SYMBOLS: dict[str, str] = {**STRATEGY_SYMBOLS, "strong_only": "x", "token_speculation": "hourglass"}
+"""The same where marks are filled or open: every one of these has both forms."""
+
 OBJECTIVE_COLOURS: dict[str, str] = {
     "time": "#0072B2",
     "time_alone": "#56B4E9",
@@ -69,6 +72,9 @@ ROLE_COLOURS: dict[str, str] = {"weak": "#E69F00", "strong": "#0072B2"}
 
 FALLBACK_COLOUR = "#A0522D"
 """For a name that none of the tables knows."""
+
+LINE_COLOUR = "#6b727c"
+"""A line that reads on white and on the dark paper alike (4 to 1 and more on both)."""
 
 RULE_COLOUR = "rgba(120,120,120,0.9)"
 WIN_TINT = "rgba(0,158,115,0.09)"

@@ -39,14 +39,15 @@ def tornado(document: Mapping[str, Any], objective: str) -> go.Figure:
     names = ["<br>".join(template.plain(t) for t in textwrap.wrap(str(s["name"]), 22)) for s in shown]
     colour = template.OBJECTIVE_COLOURS.get(objective, template.FALLBACK_COLOUR)
     figure = go.Figure()
-    for key, words, opacity, width in (("total", "with all it acts with", 0.35, 0.7), ("first", "alone", 1.0, 0.4)):
+    pale = "rgba({}, {}, {}, 0.35)".format(*(int(colour[i : i + 2], 16) for i in (1, 3, 5)))
+    for key, words, paint, width in (("total", "with all it acts with", pale, 0.7), ("first", "alone", colour, 0.4)):
         figure.add_bar(
             orientation="h",
             y=list(range(len(shown))),
             x=[100.0 * max(0.0, s[key]) for s in shown],
             width=width,
             name=words,
-            marker={"color": colour, "opacity": opacity},
+            marker={"color": paint},
             customdata=[template.plain(s["measure"]) for s in shown],
             hovertemplate=f"%{{x:.1f}} % {words}<br>%{{customdata}}<extra></extra>",
         )

@@ -18,7 +18,10 @@ from typing import Any
 from hwprofiles.efficiency import FACTOR_NAMES, Efficiency, Factor, factor_range
 from hwprofiles.tables import Table, read_toml
 
-BUNDLED = Path(__file__).parent / "data" / "efficiency" / "fitted.toml"
+_FOLDER = Path(__file__).parent / "data" / "efficiency"
+BUNDLED = _FOLDER / "fitted.toml"
+"""The fit of data-centre GPUs; without a path a calibration is this file on top of that of edge devices."""
+BUNDLED_EDGE = _FOLDER / "fitted_edge.toml"
 STALE_DAYS = 180
 """Age from which a calibration is called stale: engines change what a step costs about twice a year."""
 
@@ -43,7 +46,7 @@ def calibrated(assumed: Efficiency, device: str | None, path: Path | None = None
         The file cannot be read, has a factor that is not known, or a value out of range.
     """
     factors = dict(assumed.factors)
-    fitted = _factors(path or BUNDLED)
+    fitted = measured_factors(path)
     for key in (f"class:{assumed.name}", *((device,) if device else ())):
         factors.update(fitted.get(key, {}))
     own = device is not None and device in fitted
@@ -52,12 +55,12 @@ def calibrated(assumed: Efficiency, device: str | None, path: Path | None = None
 
 def fitted_devices(path: Path | None = None) -> frozenset[str]:
     """Names of the devices a calibration has factors for."""
-    return frozenset(key for key in _factors(path or BUNDLED) if "/" not in key and not key.startswith("class:"))
+    return frozenset(key for key in measured_factors(path) if "/" not in key and not key.startswith("class:"))
 
 
-def measured_factors(path: Path) -> dict[str, dict[str, Factor]]:
-    """Every factor that a calibration file has, by device or class; errors as in `calibrated`."""
-    return _factors(path)
+def measured_factors(path: Path | None = None) -> dict[str, dict[str, Factor]]:
+    """Every factor that a calibration file has, or the bundled ones, by device or class; errors as in `calibrated`."""
+    return _bundled() if path is None else _factors(path)
 
 
 def engine_factors(engine: str, names: Sequence[str], path: Path) -> dict[str, Factor]:
@@ -85,29 +88,30 @@ def engine_factors(engine: str, names: Sequence[str], path: Path) -> dict[str, F
     return {name: _factor(table, name, source) for name in table.data if name != "source"}
 
 
-def notes(path: Path, today: date, engine_version: str | None = None) -> list[str]:
-    """What to tell somebody who uses a calibration file: that it is old, or of another engine version.
-
-    Parameters
-    ----------
-    engine_version : str or None
-        Of the server at hand; None: unknown.
-    """
+def notes(path: Path, today: date) -> list[str]:
+    """What to tell somebody who uses a calibration file: that it is old, or that nobody can say how old it is."""
     document, file = read_toml(path, "calibration file")
-    found = []
     stated = document.get("provenance")
     text = stated.get("date") if isinstance(stated, dict) else None
     try:
         age = (today - date.fromisoformat(str(text))).days if text is not None else 0
     except ValueError:
         return [f"{file}: provenance.date is no date of the form YYYY-MM-DD, so nobody can say how old it is"]
-    if age > STALE_DAYS:
-        found.append(f"{file} was measured {age} days ago; engines change, so measure again")
+    return [f"{file} was measured {age} days ago; engines change, so measure again"] if age > STALE_DAYS else []
+
+
+def measured_version(path: Path) -> str | None:
+    """The engine version that a calibration was measured on; None where it does not say."""
+    document, _ = read_toml(path, "calibration file")
     server = document.get("server")
     version = server.get("engine_version") if isinstance(server, dict) else None
-    if version and engine_version and version != engine_version:
-        found.append(f"{file} was measured on engine version {version}, the server at hand is {engine_version}")
-    return found
+    return version if isinstance(version, str) else None
+
+
+@cache
+def _bundled() -> dict[str, dict[str, Factor]]:
+    fitted = _factors(BUNDLED)
+    return {**fitted, **{key: own for key, own in _factors(BUNDLED_EDGE).items() if key not in fitted}}
 
 
 @cache
@@ -117,7 +121,7 @@ def _factors(path: Path) -> dict[str, dict[str, Factor]]:
     below: dict[str, dict[str, Factor]] = {}
     if "extends" in document:
         top.choice("extends", ("bundled",))
-        below = dict(_factors(BUNDLED)) if path != BUNDLED else {}
+        below = dict(_bundled())
     sections = top.table("factors", document["factors"]) if isinstance(document.get("factors"), dict) else None
     if sections is None:
         raise top.wrong("factors", "a table of devices")

@@ -21,6 +21,7 @@ from simulator.answers import Call
 from simulator.booking import Books, Item
 from simulator.fleet import Fleet
 from simulator.load import COIN_STREAM, uniforms
+from simulator.parts import total
 from simulator.record import Record
 from simulator.results import Recorder
 from simulator.world import Ended, Visit
@@ -29,6 +30,7 @@ Verdicts = Callable[[int, Task], Draws | VerdictRule]
 """From a trajectory's number and task to its draws."""
 
 _Events = Generator[simpy.Event, object, None]
+_WORK = (EngineRequest, ToolRun)
 
 
 @dataclass(slots=True, eq=False)
@@ -116,6 +118,11 @@ class Agents:
                 self._write(life, stop.value, items)
                 return
             answer = None
+            if isinstance(order, _WORK):
+                items.append(item := Item(order, life.record.n_rounds, self.env.now))
+                yield from self._do(life, item)
+                answer = item.plan
+                continue
             match order:
                 case Begin(_, work):
                     self._begin(life, work)
@@ -125,19 +132,17 @@ class Agents:
                     self._cancel(items[number])
                 case Look():
                     answer = self.env.now - life.record.arrival_s - life.record.user_s
-                case _:
-                    items.append(item := Item(order, life.record.n_rounds, self.env.now))
-                    yield from self._do(life, item)
-                    answer = item.plan
 
     def _do(self, life: _Life, item: Item) -> _Events:
         """Let a piece of work take its time."""
-        if isinstance(item.work, ToolRun):
-            item.parts = yield from life.visit.tool(item.work)
+        work = item.work
+        if isinstance(work, ToolRun):
+            item.parts = yield from life.visit.tool(work)
+            item.cost, item.queue_s = total(item.parts)
         else:
-            answer = yield from self.fleet.ask(item.work, life.record.number, life.seats, item.call)
-            item.parts, item.plan, item.emitted_tokens = answer.parts, answer.plan, answer.emitted_tokens
-            life.record.n_preemptions += answer.n_preemptions
+            answer = yield from self.fleet.ask(work, life.record.number, life.seats, item.call)
+            item.plan, item.parts, item.cost, item.queue_s, item.emitted_tokens, n_preemptions = answer
+            life.record.n_preemptions += n_preemptions
         item.end_s, item.ended = self.env.now, True
 
     def _begin(self, life: _Life, work: Work) -> None:
@@ -178,8 +183,9 @@ class Agents:
 
     def _write(self, life: _Life, result: RoundResult, items: list[Item]) -> None:
         """Book a round that has ended, and what it tells of earlier ones."""
-        for item, on_path in zip(items, result.on_path, strict=True):
-            item.on_path = on_path
+        if False in result.on_path:
+            for item, on_path in zip(items, result.on_path, strict=True):
+                item.on_path = on_path
         fates = (*result.earlier, *result.wasted)
         left = []
         for item, wasted in zip([*life.open, *items] if life.open else items, fates, strict=True):

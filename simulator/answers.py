@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import simpy
 
 from costmodel.request import RequestPlan
 from simulator.engine import Ask, Engine
-from simulator.parts import Part
+from simulator.parts import NO_COST, Cost, Part
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """How a request went."""
+class Answer(NamedTuple):
+    """How a request went: `parts` may be left out where nobody asks for details; `cost` and `queue_s` are of all."""
 
     plan: RequestPlan
     parts: tuple[Part, ...]
+    cost: Cost
+    queue_s: float
     emitted_tokens: int
     n_preemptions: int = 0
 
 
-NOT_SENT = Answer(RequestPlan(0, (), 0, ()), (), 0)
+NOT_SENT = Answer(RequestPlan(0, (), 0, ()), (), NO_COST, 0.0, 0)
 """A request that was cancelled before it reached anybody."""
 
 

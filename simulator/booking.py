@@ -15,7 +15,7 @@ from costmodel.round_result import RoundResult
 from costmodel.session import EngineRequest, ToolRun, Work
 from costmodel.task import Task
 from simulator.answers import Call
-from simulator.parts import Cost, Part
+from simulator.parts import NO_COST, Cost, Part, without_wall
 from simulator.record import Record
 from simulator.results import Recorder
 
@@ -27,8 +27,8 @@ _NEVER_WASTED = ("host", "network", "queue")
 class Item:
     """A piece of work of a round: under way until `ended`, and cancelled or not.
 
-    `on_path` is False for what ran in the shadow of other work, which takes no wall time; `call` and `process` are
-    there where it goes on beside others.
+    `cost` and `queue_s` are of all `parts`. `on_path` is False for what ran in the shadow of other work, which takes no
+    wall time; `call` and `process` are there where it goes on beside others.
     """
 
     work: Work
@@ -36,6 +36,8 @@ class Item:
     start_s: float
     end_s: float = 0.0
     parts: tuple[Part, ...] = ()
+    cost: Cost = NO_COST
+    queue_s: float = 0.0
     plan: RequestPlan | None = None
     emitted_tokens: int = 0
     ended: bool = False
@@ -56,9 +58,11 @@ class Books:
     """
 
     def __init__(self, recorder: Recorder, usd_per_busy_s: Mapping[Role, float] | None = None) -> None:
+        self.details = recorder.details
         self.steps = recorder.steps
         self.phases = recorder.phases
-        self.usd_per_busy_s = {role.value: usd for role, usd in (usd_per_busy_s or {}).items()}
+        prices = (usd_per_busy_s or {}).items()
+        self.usd_per_busy_s: dict[Role | None, float] = {None: 0.0} | dict(prices)
 
     def count(self, record: Record, result: RoundResult) -> None:
         """Add what a round did to a trajectory's counts."""
@@ -71,14 +75,25 @@ class Books:
 
     def write(self, record: Record, task: Task, item: Item, *, wasted: bool, reviewed: bool) -> None:
         """Book a piece of work; `reviewed` tells an accepted draft from one that merely made the right call."""
-        self._write_phases(record, item, wasted=wasted)
+        work, cost = item.work, item.cost
+        if item.on_path:
+            record.queue_s += item.queue_s
+        else:
+            cost = without_wall(cost)
+        record.cost += cost
+        role = None if isinstance(work, ToolRun) else work.role
         if wasted:
             record.wasted_output_tokens += item.emitted_tokens
-            record.wasted_tool_calls += isinstance(item.work, ToolRun)
-        if isinstance(item.work, EngineRequest):
-            record.output_tokens[item.work.role] += item.emitted_tokens
-            if item.work.kind != "verify":
-                self._write_step(record, task, item, item.work, fate=_fate(item, wasted=wasted, reviewed=reviewed))
+            record.wasted_tool_calls += role is None
+            record.wasted_energy_j += cost[_ENERGY]
+            record.wasted_busy_s += cost[_BUSY]
+            record.wasted_usd += cost[USD] + cost[_BUSY] * self.usd_per_busy_s.get(role, 0.0)
+        if role is not None:
+            record.output_tokens[role] += item.emitted_tokens
+        if self.details:
+            self._write_phases(record, item, wasted=wasted)
+            if isinstance(work, EngineRequest) and work.kind != "verify":
+                self._write_step(record, task, item, work, fate=_fate(item, wasted=wasted, reviewed=reviewed))
 
     def _write_phases(self, record: Record, item: Item, *, wasted: bool) -> None:
         at_s = item.start_s
@@ -86,18 +101,11 @@ class Books:
         for lane, label, full in merged(item.parts):
             phase = _wasted_phase(label) if wasted else label
             end_s = at_s + full[WALL]
-            cost = full if item.on_path else _hidden(full)
+            cost = full if item.on_path else without_wall(full)
             if item.on_path or any(cost):
                 row = (record.number, item.round, item.work.step, kind, lane, phase, at_s, end_s, *cost)
                 self.phases.append(row)
             at_s = end_s
-            record.cost += cost
-            if wasted:
-                record.wasted_energy_j += cost[_ENERGY]
-                record.wasted_busy_s += cost[_BUSY]
-                record.wasted_usd += cost[USD] + cost[_BUSY] * self.usd_per_busy_s.get(lane, 0.0)
-            if phase == "queue":
-                record.queue_s += cost[WALL]
 
     def _write_step(self, record: Record, task: Task, item: Item, work: EngineRequest, *, fate: str) -> None:
         effect = task.steps[work.step].effect.value
@@ -112,11 +120,6 @@ def _fate(item: Item, *, wasted: bool, reviewed: bool) -> str:
     if wasted:
         return "cancelled" if item.cancelled else "discarded"
     return "accepted" if reviewed else "matched"
-
-
-def _hidden(cost: Cost) -> Cost:
-    """A cost without its wall time."""
-    return Cost((*cost[:WALL], 0.0, *cost[WALL + 1 :]))
 
 
 def _wasted_phase(phase: str) -> str:

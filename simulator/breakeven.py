@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from costmodel.strategies import STRATEGY_NAMES
 from hwprofiles.errors import InputError, unknown_name
 from simulator.axis import Axis, parse_axis
 from simulator.case import prepare
@@ -33,7 +35,8 @@ MOST_CELLS = 1_000_000
 class BreakEven:
     """A map, rows along y: `ratio`, its 90 % band `low` and `high` (ny, nx), and the contour where the ratio is 1.
 
-    `decided_by` names the term that decides each cell; `best_window` is there where windows were to be chosen from.
+    `decided_by` names the term that decides each cell; `best_window` is there where windows were to be chosen from;
+    `failed` has the place and reason of what could not be simulated (NaN there and around it).
     """
 
     scenario: Scenario
@@ -49,6 +52,7 @@ class BreakEven:
     frontier: tuple[dict[str, float | None], ...]
     best_window: Array | None
     notes: tuple[str, ...]
+    failed: tuple[dict[str, Any], ...] = ()
 
     @property
     def verdict(self) -> list[list[str]]:
@@ -58,12 +62,19 @@ class BreakEven:
 
     def document(self) -> dict[str, Any]:
         """The map as plain values, in the layout of the command line's JSON."""
-        found: dict[str, Any] = {
+        return {
             "objective": self.objective,
             "strategy": self.strategy,
-            "method": self.method,
             "x": {"name": self.x.name, "values": list(self.x.values)},
             "y": {"name": self.y.name, "values": list(self.y.values)},
+            **self.cells(),
+            "scenario": to_document(self.scenario),
+        }
+
+    def cells(self) -> dict[str, Any]:
+        """What the map found, without what was asked; six digits, None where a cell has no ratio."""
+        found: dict[str, Any] = {
+            "method": self.method,
             "ratio": _plain(self.ratio),
             "low": _plain(self.low),
             "high": _plain(self.high),
@@ -73,12 +84,13 @@ class BreakEven:
         }
         if self.best_window is not None:
             found["best_window"] = self.best_window.astype(int).tolist()
-        return {**found, "notes": list(self.notes), "scenario": to_document(self.scenario)}
+        if self.method == "simulated":
+            found["failed"] = [dict(cell) for cell in self.failed]
+        return {**found, "notes": list(self.notes)}
 
 
 def _plain(grid: Array) -> list[list[float | None]]:
-    """Numbers, None where a cell has none."""
-    return [[float(v) if np.isfinite(v) else None for v in row] for row in grid]
+    return [[float(f"{v:.6g}") if math.isfinite(v) else None for v in row] for row in grid.tolist()]
 
 
 def breakeven(
@@ -90,6 +102,9 @@ def breakeven(
     strategy: str = "spec_agent",
     windows: Sequence[int] = (),
     method: str = "expected",
+    study: str | Path | None = None,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> BreakEven:
     """Map the ratio of a strategy to strong-only over two parameters.
 
@@ -103,11 +118,12 @@ def breakeven(
     windows : whole numbers
         Take the best of these windows in every cell (`spec_agent` only); empty: the scenario's window.
     method : expected (idle engines) or simulated (at the scenario's load)
+    study, workers, progress : as in `simulator.breakeven_simulated.simulated`; of a simulated map only
 
     Raises
     ------
     InputError
-        An unknown name, a value out of range, an objective that cannot be known.
+        An unknown name, a value out of range, an objective that cannot be known, or no cell that can be simulated.
 
     Limits
     ------
@@ -116,11 +132,17 @@ def breakeven(
     if not isinstance(scenario, Scenario):
         scenario = load_scenario(scenario)
     x, y = (parse_axis(a) if isinstance(a, str) else a for a in (x, y))
-    _check(scenario, x, y, objective, strategy, windows, method)
+    check_map(scenario, x, y, objective, strategy, windows, method)
     if method == "simulated":
         from simulator.breakeven_simulated import simulated
 
-        return simulated(scenario, x, y, objective, strategy)
+        kept: dict[str, Any] = {"study": study, "workers": workers, "progress": progress}
+        (drawn,) = simulated(scenario, x, y, objective, strategy, **kept)
+        if not np.isfinite(drawn.ratio).any():
+            raise InputError(f"no cell could be simulated; the first: {drawn.failed[0]['reason']}")
+        return drawn
+    if study is not None or workers is not None:
+        raise InputError("study and workers have an effect on simulated maps only")
     best = None
     if windows:
         found = [surface(scenario, x, y, objective, strategy, w) for w in windows]
@@ -148,11 +170,14 @@ def breakeven(
     )
 
 
-def _check(
+def check_map(
     scenario: Scenario, x: Axis, y: Axis, objective: str, strategy: str, windows: Sequence[int], method: str
 ) -> None:
+    """Raise `InputError` where a map cannot be as asked."""
     if objective not in MAPPED:
         raise unknown_name("objective", objective, MAPPED)
+    if strategy not in STRATEGY_NAMES:
+        raise unknown_name("strategy", strategy, STRATEGY_NAMES)
     if strategy == "strong_only":
         raise InputError("strategy: strong_only is what the others are compared with; name another")
     if method not in ("expected", "simulated"):
@@ -163,12 +188,11 @@ def _check(
         raise InputError("windows: have an effect only on an expected map of spec_agent")
     if windows and "protocol.window" in (x.key, y.key):
         raise InputError("windows: window is an axis already; give one")
-    if any(w < 1 for w in windows) or list(windows) != sorted(set(windows)):
+    if min(windows, default=1) < 1 or list(windows) != sorted(set(windows)):
         raise InputError(f"windows: whole numbers from 1, rising, got {', '.join(map(str, windows))}")
-    if method == "expected":
-        for axis in (x, y):
-            if axis.key in LOAD_KEYS:
-                raise InputError(f"axis {axis.name}: has no effect on idle engines; use --method simulated")
+    loads = [axis.name for axis in (x, y) if axis.key in LOAD_KEYS]
+    if method == "expected" and loads:
+        raise InputError(f"axis {loads[0]}: has no effect on idle engines; use --method simulated")
     case = prepare(scenario)
     for name in (strategy, "strong_only"):
         why = why_unknown(case, name, objective)
@@ -233,9 +257,9 @@ def frontier(x: Axis, y: Axis, central: Array, low: Array, high: Array) -> tuple
 def _roots(at: Array, log_ratio: Array) -> list[float]:
     from scipy.interpolate import PchipInterpolator
 
-    if not np.all(np.isfinite(log_ratio)):
-        return []
-    found = PchipInterpolator(at, log_ratio).roots(extrapolate=False)
+    breaks = np.flatnonzero(np.diff(np.isfinite(log_ratio))) + 1
+    runs = [r for r in np.split(np.arange(len(at)), breaks) if len(r) > 1 and np.isfinite(log_ratio[r[0]])]
+    found = np.concatenate([[], *(PchipInterpolator(at[r], log_ratio[r]).roots(extrapolate=False) for r in runs)])
     return [float(r) for r in np.unique(found[np.isfinite(found)])]
 
 

@@ -1,62 +1,183 @@
-"""Break-even maps under load: every cell simulated, both strategies on common random numbers."""
+"""Break-even maps under load: knots simulated, cells between them by how load moves the ratio of idle engines.
+
+log ratio(cell) = log ratio of idle engines(cell) + load(cell), where load is simulated at knots (log ratio simulated
+there minus that of idle engines) and interpolated between them, along one axis after the other.
+"""
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from costmodel.cost import COLUMNS, PHASES
-from costmodel.expect import Expected
-from costmodel.protocol import Role
 from hwprofiles.errors import InputError
 from simulator.axis import Axis
-from simulator.breakeven import BreakEven, frontier
-from simulator.case import Case, prepare
-from simulator.outcome import terms_of
-from simulator.results import RunResult
-from simulator.run import simulate
+from simulator.breakeven import LOAD_KEYS, BreakEven, frontier
+from simulator.breakeven_cell import MapTask, attempt
+from simulator.breakeven_knots import left_out, places_of, spread
+from simulator.memory import held
+from simulator.pool import Pool
 from simulator.scenario import Scenario
+from simulator.student import t_quantile
+from simulator.study import CellResult, Study
+from simulator.surface import surface
+from simulator.sweep import head_of
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Progress = Callable[[int, int], None]
+"""Told the knots that are done, and all of them."""
 
 MOST_SIMULATED = 10_000
+"""Knots of a simulated map, over all its loads."""
 
 
-class _Cell(NamedTuple):
-    """A simulated cell: log ratio per seed, the deciding term; `failed` says why there is none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Idle:
+    """Log ratio of idle engines over the grid, and its band relative to it; zero where there is no expectation."""
 
-    log_ratios: tuple[float, ...]
-    decided_by: str
-    failed: str
+    log_ratio: Array
+    low: Array
+    high: Array
+    known: bool
 
 
-def simulated(scenario: Scenario, x: Axis, y: Axis, objective: str, strategy: str) -> BreakEven:
-    """Simulate a map; the band of a cell is Student's t over paired seeds.
+def simulated(
+    scenario: Scenario,
+    x: Axis,
+    y: Axis,
+    objective: str,
+    strategy: str,
+    *,
+    loads: Sequence[int] | None = None,
+    study: str | Path | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[BreakEven, ...]:
+    """Simulate a map, or one per load.
+
+    Parameters
+    ----------
+    loads : agents at once, one map each; None: the scenario's own load
+    study : SQLite file that keeps every simulated knot, and from which the same maps go on; None: kept nowhere
 
     Raises
     ------
     InputError
-        Too many cells, or none that could be simulated.
+        Too many knots, a study of something else, or processes that cannot be started.
 
     Limits
     ------
-    The band holds the noise of simulation alone, not the uncertainty of factors and behaviour.
+    The band is that of idle engines (factors, behaviour) and the noise of simulation (Student's t over paired seeds) in
+    quadrature, plus what interpolation may add; without an expectation of the strategy it is noise alone.
     """
-    if len(x.values) * len(y.values) > MOST_SIMULATED:
-        raise InputError(f"a simulated map has at most {MOST_SIMULATED} cells, got {len(x.values)} x {len(y.values)}")
-    jobs = [(scenario, {**y.setting(b), **x.setting(a)}, objective, strategy) for b in y.values for a in x.values]
-    cells = list(_run(jobs))
-    if all(c.failed for c in cells):
-        raise InputError(f"no cell could be simulated; the first: {cells[0].failed}")
+    knots = [places_of(a) for a in (y, x)]
+    n_knots = len(knots[0]) * len(knots[1]) * len(loads or (0,))
+    if n_knots > MOST_SIMULATED:
+        raise InputError(f"a simulated map has at most {MOST_SIMULATED} simulated cells, this one {n_knots}")
+    settings = [
+        ({} if n is None else {"load.concurrency": n}) | {**y.setting(y.values[i]), **x.setting(x.values[j])}
+        for n in (loads or (None,))
+        for i in knots[0]
+        for j in knots[1]
+    ]
+    found = _run(scenario, settings, (x, y, objective, strategy), study, workers, progress)
+    idle = _idle(scenario, x, y, objective, strategy)
+    each = len(knots[0]) * len(knots[1])
+    return tuple(
+        _map(
+            scenario if n is None else scenario.with_(**{"load.concurrency": n}),
+            (x, y, objective, strategy),
+            found[k * each : (k + 1) * each],
+            knots,
+            idle,
+        )
+        for k, n in enumerate(loads or (None,))
+    )
+
+
+def _run(
+    scenario: Scenario,
+    settings: Sequence[Mapping[str, Any]],
+    asked: tuple[Axis, Axis, str, str],
+    study: str | Path | None,
+    workers: int | None,
+    progress: Progress | None,
+) -> list[Mapping[str, Any]]:
+    """A row per knot: what `breakeven_cell.attempt` found, or `failed` with the reason."""
+    x, y, objective, strategy = asked
+    design = {"kind": "breakeven", "x": [x.name, *x.values], "y": [y.name, *y.values]}
+    head = head_of(scenario, design | {"objective": objective, "strategy": strategy}, "simulated")
+    memory = held(scenario.workload.trace or scenario.workload.law or "")
+    with Study(study if study is not None else ":memory:", head, settings) as kept:
+        tasks = [
+            MapTask(
+                cell=cell,
+                document=head["scenario"],
+                settings=setting,
+                objective=objective,
+                strategy=strategy,
+                held=memory,
+            )
+            for cell, setting in kept.pending()
+        ]
+        tell = progress or (lambda done, knots: None)
+        tell(sum(kept.counts()), len(settings))
+        if tasks:
+            with Pool(attempt, workers) as pool:
+                for task, found in pool.run(tasks):
+                    kept.record(CellResult(cell=task.cell, reason=found) if isinstance(found, str) else found)
+                    tell(sum(kept.counts()), len(settings))
+        done = {row["cell"]: row for row in kept.rows()}
+        failed = {row["cell"]: {"failed": row["reason"]} for row in kept.failed()}
+    return [done.get(i) or failed[i] for i in range(len(settings))]
+
+
+def _idle(scenario: Scenario, x: Axis, y: Axis, objective: str, strategy: str) -> _Idle:
+    """The map of idle engines over the axes but for those of load, along which it does not change."""
+    still = (
+        Axis(name="run.seed", values=(float(scenario.run.seed),), whole=True),
+        Axis(name="run.samples", values=(float(scenario.run.samples),), whole=True),
+    )
+    asked = [still[i] if a.key in LOAD_KEYS else a for i, a in enumerate((x, y))]
     shape = (len(y.values), len(x.values))
-    triples = [_band(c.log_ratios) for c in cells]
-    central, low, high = (np.array([t[i] for t in triples]).reshape(shape) for i in range(3))
+    try:
+        s = surface(scenario, asked[0], asked[1], objective, strategy)
+    except InputError:
+        none = np.zeros(shape)
+        return _Idle(log_ratio=none, low=none, high=none, known=False)
+    full = [np.broadcast_to(v, shape) for v in (np.log(s.mine / s.theirs), s.low - s.error, s.high + s.error)]
+    return _Idle(log_ratio=full[0], low=full[1], high=full[2], known=True)
+
+
+def _map(
+    scenario: Scenario,
+    asked: tuple[Axis, Axis, str, str],
+    rows: Sequence[Mapping[str, Any]],
+    knots: Sequence[Array],
+    idle: _Idle,
+) -> BreakEven:
+    x, y, objective, strategy = asked
+    shape = (len(knots[0]), len(knots[1]))
+    pairs = [_interval(row.get("log_ratios", ())) for row in rows]
+    centre, half = (np.array([p[i] for p in pairs]).reshape(shape) for i in range(2))
+    moved = centre - idle.log_ratio[np.ix_(*knots)]
+
+    def everywhere(values: Array) -> Array:
+        return spread(values, knots, (y, x))
+
+    central = idle.log_ratio + everywhere(moved)
+    noise, error = everywhere(half), left_out(moved, knots, (y, x))
+    failed = tuple(
+        {"x": x.values[j], "y": y.values[i], "reason": row["failed"]}
+        for (i, j), row in zip(((i, j) for i in knots[0] for j in knots[1]), rows, strict=True)
+        if "failed" in row
+    )
+    low = central - np.hypot(noise, idle.low) - error
+    high = central + np.hypot(noise, idle.high) + error
     return BreakEven(
         scenario=scenario,
         x=x,
@@ -67,82 +188,65 @@ def simulated(scenario: Scenario, x: Axis, y: Axis, objective: str, strategy: st
         ratio=np.exp(central),
         low=np.exp(low),
         high=np.exp(high),
-        decided_by=tuple(
-            tuple(c.decided_by for c in cells[i * shape[1] : (i + 1) * shape[1]]) for i in range(shape[0])
-        ),
+        decided_by=_decided(rows, shape, everywhere, central),
         frontier=frontier(x, y, central, low, high),
         best_window=None,
-        notes=_notes(scenario, cells),
+        notes=_notes((scenario.run.seeds, strategy), shape, central.shape, error, noise, idle.known),
+        failed=failed,
     )
 
 
-def _run(jobs: list[tuple[Scenario, dict[str, Any], str, str]]) -> Iterator[_Cell]:
-    if len(jobs) < 8 or (os.cpu_count() or 1) < 2:
-        yield from map(_cell, jobs)
-        return
-    with ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_cell, jobs, chunksize=max(1, len(jobs) // 64))
-
-
-def _cell(job: tuple[Scenario, dict[str, Any], str, str]) -> _Cell:
-    scenario, change, objective, strategy = job
-    try:
-        case = prepare(scenario.with_(**change))
-        first = case.scenario.run.seed
-        runs = {
-            name: [simulate(case, name, first + i) for i in range(case.scenario.run.seeds)]
-            for name in (strategy, "strong_only")
-        }
-        terms = {name: [_terms(case, name, run, objective) for run in found] for name, found in runs.items()}
-    except InputError as error:
-        return _Cell((), "", str(error))
-    totals = {name: np.array([sum(t.values()) for t in found]) for name, found in terms.items()}
-    names = list(dict.fromkeys(n for found in terms.values() for t in found for n in t))
-    change_of = {
-        n: float(np.mean([b.get(n, 0.0) - a.get(n, 0.0) for a, b in zip(*terms.values(), strict=True)])) for n in names
-    }
-    wins = totals[strategy].mean() < totals["strong_only"].mean()
-    pick = max if wins else min
-    return _Cell(
-        tuple(float(r) for r in np.log(totals[strategy] / totals["strong_only"])),
-        pick(names, key=lambda n: change_of[n]),
-        "",
+def _decided(
+    rows: Sequence[Mapping[str, Any]], shape: tuple[int, int], everywhere: Callable[[Array], Array], central: Array
+) -> tuple[tuple[str, ...], ...]:
+    """The term with the largest gain where the strategy wins, the largest loss where not; "" where none is known."""
+    names = sorted({name for row in rows for name in row.get("gains", ())})
+    if not names:
+        return tuple(("",) * central.shape[1] for _ in range(central.shape[0]))
+    known = np.array(["gains" in row for row in rows]).reshape(shape)
+    gains = np.array(
+        [
+            everywhere(
+                np.where(known, np.array([row.get("gains", {}).get(n, 0.0) for row in rows]).reshape(shape), np.nan)
+            )
+            for n in names
+        ]
+    )
+    filled = np.nan_to_num(gains)
+    which = np.where(central < 0, np.argmax(filled, axis=0), np.argmin(filled, axis=0))
+    bare = ~np.isfinite(central)
+    return tuple(
+        tuple("" if b else names[k] for k, b in zip(r, n, strict=True)) for r, n in zip(which, bare, strict=True)
     )
 
 
-def _terms(case: Case, name: str, run: RunResult, objective: str) -> dict[str, float]:
-    done = run.counted()
-    if not len(done):
-        raise InputError(f"{name}: no trajectory finished")
-    phases = run.phases[run.phases["trajectory"].isin(done["trajectory"])]
-    by_phase: Any = phases.groupby("phase")[list(COLUMNS)].sum().reindex(list(PHASES), fill_value=0.0)
-    by_role: Any = phases.groupby("lane")["busy_s"].sum()
-    n = len(done)
-    e = Expected(
-        name,
-        by_phase.to_numpy()[None] / n,
-        np.zeros((1, 0)),
-        {role: np.array([float(by_role.get(str(role), 0.0)) / n]) for role in Role},
-    )
-    found = terms_of(case, name, e, objective, None)
-    return {k: float(np.ravel(v)[0]) for k, v in found.items()}
-
-
-def _band(log_ratios: tuple[float, ...]) -> tuple[float, float, float]:
+def _interval(log_ratios: Sequence[float]) -> tuple[float, float]:
+    """Mean over paired seeds and half of its 90 % interval; no end to it from one seed."""
     if not log_ratios:
-        return math.nan, math.nan, math.nan
+        return math.nan, math.nan
     values = np.array(log_ratios)
     if len(values) < 2:
-        return float(values[0]), -math.inf, math.inf
-    from scipy.stats import t
-
-    half = float(t.ppf(0.95, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
-    return float(values.mean()), float(values.mean()) - half, float(values.mean()) + half
+        return float(values[0]), math.inf
+    half = t_quantile(0.9, len(values) - 1) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return float(values.mean()), half
 
 
-def _notes(scenario: Scenario, cells: list[_Cell]) -> tuple[str, ...]:
-    failed = [c.failed for c in cells if c.failed]
-    found = [f"{scenario.run.seeds} paired seeds a cell; bands hold the noise of simulation alone"]
-    if failed:
-        found.append(f"{len(failed)} of {len(cells)} cells could not be simulated; the first: {failed[0]}")
+def _notes(
+    run: tuple[int, str], knots: tuple[int, int], cells: tuple[int, ...], error: float, noise: Array, known: bool
+) -> tuple[str, ...]:
+    (seeds, strategy), n, of = run, math.prod(knots), math.prod(cells)
+    found = [f"{seeds} paired seeds a simulated cell"]
+    if n < of:
+        found.append(
+            f"{n} of {of} cells are simulated; what load changes is interpolated between them, which may be off by "
+            f"about {np.expm1(error):.1%} of the ratio"
+        )
+    finite = noise[np.isfinite(noise)]
+    if finite.size:
+        found.append(f"noise of simulation is +-{np.expm1(np.median(finite)):.1%} of the ratio in the median cell")
+    found.append(
+        "bands hold that noise and the band of idle engines"
+        if known
+        else f"bands hold the noise of simulation alone: idle engines give no expectation of {strategy}"
+    )
     return tuple(found)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from heapq import heappop
+from typing import cast
 
 import simpy
 
@@ -23,29 +26,27 @@ def step_until(env: simpy.Environment, enough: simpy.Event, horizon_s: float | N
         Nothing is left to happen, and there is no horizon.
     """
     n = 0
-    step = env.step
+    queue, until_s = env._queue, math.inf if horizon_s is None else horizon_s
     with _seldom_collecting():
-        try:
-            if horizon_s is None:
-                while not enough.processed:
-                    step()
-                    n += 1
-            else:
-                while not enough.processed and env.peek() <= horizon_s:
-                    step()
-                    n += 1
-        except simpy.core.EmptySchedule:
-            if horizon_s is None:
-                raise InputError(
-                    "the simulation cannot progress: nothing is left to happen, yet trajectories wait"
-                ) from None
+        while enough.callbacks is not None:
+            if not queue or queue[0][0] > until_s:
+                break
+            env._now, _, _, event = heappop(queue)  # what `simpy.Environment.step` does, without the call
+            callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]  # as SimPy marks it done
+            for callback in callbacks:
+                callback(event)
+            if not event._ok and not hasattr(event, "_defused"):
+                raise cast(BaseException, event._value)
+            n += 1
+    if not enough.processed and horizon_s is None:
+        raise InputError("the simulation cannot progress: nothing is left to happen, yet trajectories wait")
     return n
 
 
 @contextmanager
 def _seldom_collecting() -> Iterator[None]:
     usual = gc.get_threshold()
-    gc.set_threshold(_YOUNG_OBJECTS, 5, 2)
+    gc.set_threshold(max(_YOUNG_OBJECTS, usual[0]), max(5, usual[1]), max(2, usual[2]))
     try:
         yield
     finally:

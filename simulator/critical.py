@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -139,13 +138,6 @@ def _critical_rtt(case: Case, ev: Evaluator, o: Outcome, base: Outcome, load: fl
 
 
 def _critical_detection(case: Case, strategy: str) -> float | None:
-    q = case.scenario.quality
     bar = (1.0 - case.scenario.objective.success_drop_max) * float(success_of(case, "strong_only", None)[0])
-
-    def at(d: float) -> float:
-        band = replace(q.detection, value=d, low=d, high=d)
-        moved = replace(case, scenario=replace(case.scenario, quality=replace(q, detection=band)))
-        return float(success_of(moved, strategy, None)[0]) - bar
-
     grid = np.linspace(0.0, 1.0, 101)
-    return crossing(grid, np.array([at(d) for d in grid]))
+    return crossing(grid, success_of(case, strategy, {"detection": grid}) - bar)

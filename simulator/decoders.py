@@ -155,8 +155,14 @@ class Decoders:
         seq.last_s = now_s
         self._due.discard(seq.due, seq)
         self.crossing[-seq.base % self._page] -= 1
-        cost = [b - a for a, b in zip(seq.spent, self._spent)]  # noqa: B905  # equal by construction, and hot
-        for window in self._windows:
+        seen, slope = 0, NOTHING
+        if self._windows:
+            window = self._windows[0]
+            window.leave(seq, i)
+            seen, slope = _seen(start, n_steps, window.width), window.slope
+        columns = zip(seq.spent, self._spent, slope)  # noqa: B905  # equal by construction, and hot
+        cost = [b - a + seen * s for a, b, s in columns]
+        for window in self._windows[1:]:
             window.leave(seq, i)
             seen = _seen(start, n_steps, window.width)
             cost = [c + seen * s for c, s in zip(cost, window.slope)]  # noqa: B905  # as above

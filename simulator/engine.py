@@ -7,7 +7,7 @@ progress, exactly as in the plain loop (`skip_ahead=False`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import cast
 
 import simpy
@@ -17,8 +17,8 @@ from hwprofiles.errors import InputError
 from simulator.decoders import BUSY, Decoders
 from simulator.drafted import DraftedDecoders
 from simulator.inflight import InFlight
-from simulator.iterations import Run, Wake, seconds
-from simulator.jobs import EngineCost, EngineJob, JobResult, LogEntry, Shares
+from simulator.iterations import Batch, Later, Wake, seconds
+from simulator.jobs import EngineCost, EngineJob, JobResult, LogEntry
 from simulator.kvcache import KvLedger
 from simulator.scheduler import Scheduler
 from simulator.shared_device import SharedDevice
@@ -90,7 +90,7 @@ class Engine:
         self._n_cancelled = 0
         self._skip_ahead = skip_ahead
         self._log = log
-        self._run: Run | None = None
+        self._run: Batch | None = None
         self._next: simpy.Event | None = None
         self.device: SharedDevice | None = None
 
@@ -129,7 +129,7 @@ class Engine:
         seq = InFlight(job, now, now + host_s, key, prompt, reusable, output, prompt)
         ask = Ask(self.env, seq)
         if host_s > 0:
-            self.env.timeout(host_s, ask).callbacks.append(self._host_done)
+            Later(self.env, host_s, self._host_done, ask)
         else:
             self._enter(ask)
         return ask
@@ -170,7 +170,7 @@ class Engine:
         if self._run is None:
             if self._next is None:
                 self._next = Wake(self.env, 0.0, self._go_on)
-        elif self._run.batch.open:
+        elif self._run.open:
             self.cut_short()
 
     def cut_short(self) -> None:
@@ -204,36 +204,37 @@ class Engine:
         self._next = Wake(self.env, 0.0, self._go_on)
 
     def _start(self) -> None:
-        now = self.env.now
-        batch = self._scheduler.form(now)
-        if not (batch.n_decode or batch.prefills):
+        run = self._scheduler.form(self.env.now)
+        prefills = run.prefills
+        if run.n_decode:
+            run.first_s, run.more_s = self._decoders.rate_s()
+        elif not prefills:
             raise InputError(f"the engine cannot progress: {self.n_waiting} jobs wait and none can run")
-        first_s, more_s = self._decoders.rate_s() if batch.n_decode else (0.0, 0.0)
-        alone = self.device is None or not self.device.is_wanted
-        n_steps = batch.n_steps if self._skip_ahead and alone else 1
-        added: Sequence[Shares] = ()
-        if batch.prefills:
-            added = self.cost.prefill_added([part for _, part in batch.prefills], batch.n_decode)
-            first_s += sum([share[BUSY] for share in added])
-        seconds(first_s)
-        self._run = run = Run(batch, now, first_s, more_s, n_steps, added)
-        self._next = Wake(self.env, seconds(run.end_s(n_steps) - now), self._go_on)
+        if run.n_steps > 1 and not (self._skip_ahead and (self.device is None or not self.device.is_wanted)):
+            run.n_steps = 1
+        if prefills:
+            run.added = added = self.cost.prefill_added([part for _, part in prefills], run.n_decode)
+            run.first_s += sum([share[BUSY] for share in added])
+        self._run = run
+        seconds(run.first_s)
+        self._next = Wake(self.env, seconds(run.end_s(run.n_steps) - run.start_s), self._go_on)
 
-    def _book(self, run: Run) -> None:
+    def _book(self, run: Batch) -> None:
         now, start_s = self.env.now, run.start_s
         time_s = now - start_s
         self.busy_s += time_s
-        for (seq, part), share in zip(run.batch.prefills, run.added, strict=True):
-            if not seq.prefill:
-                seq.start_s, seq.found_tokens = start_s, seq.cached_tokens
-            else:
-                seq.stalled_s += start_s - seq.last_s
-            if part.emits and not seq.emitted_tokens:
-                seq.first_token_s = now
-            seq.prefill.append((part, share))
-            seq.pass_s.append(time_s)
-            seq.last_s = now
-        for seq in self._scheduler.advance(run.batch, run.n_steps, now):
+        if run.added:
+            for (seq, part), share in zip(run.prefills, run.added, strict=True):
+                if not seq.prefill:
+                    seq.start_s, seq.found_tokens = start_s, seq.cached_tokens
+                else:
+                    seq.stalled_s += start_s - seq.last_s
+                if part.emits and not seq.emitted_tokens:
+                    seq.first_token_s = now
+                seq.prefill.append((part, share))
+                seq.pass_s.append(time_s)
+                seq.last_s = now
+        for seq in self._scheduler.advance(run, now):
             if seq.is_cancelled:
                 seq.is_cancelled = False
                 self._n_cancelled -= 1
@@ -241,8 +242,8 @@ class Engine:
         if self._n_cancelled:
             self._drop_cancelled(now)
         if self._log is not None:
-            n_prefill_tokens = sum([part.new_tokens for _, part in run.batch.prefills])
-            n, used = run.batch.n_decode, self.ledger.allocated_blocks * self.ledger.page_tokens
+            n_prefill_tokens = sum([part.new_tokens for _, part in run.prefills])
+            n, used = run.n_decode, self.ledger.allocated_blocks * self.ledger.page_tokens
             self._log(LogEntry(start_s, time_s, run.n_steps, n_prefill_tokens, n, used, self.n_waiting))
 
     def _drop_cancelled(self, now: float) -> None:
@@ -252,8 +253,7 @@ class Engine:
             self._answer(self._asks.pop(seq), now)
 
     def _answer(self, ask: Ask, now: float) -> None:
-        seq = ask.seq
-        started = bool(seq.prefill)
+        seq, started = ask.seq, bool(ask.seq.prefill)
         self.n_finished += 1
         ask.succeed(
             JobResult(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import add
 from typing import Any
 
 from costmodel.ledger import phase_tokens
@@ -25,6 +26,17 @@ def engine_parts(request: EngineRequest, result: JobResult) -> list[Part]:
     if result.decode_s > 0:
         parts.append(Part(lane, request.decode_phase, Cost((*result.decode, 0.0, result.decode_s))))
     return parts
+
+
+def engine_cost(result: JobResult) -> tuple[Cost, float]:
+    """The cost of all parts of a request, and the seconds of it spent in queues."""
+    queue_s = result.start_s - result.ready_s + result.stalled_s
+    wall_s = result.ready_s - result.submit_s + queue_s + result.decode_s
+    cost: Iterable[float] = result.decode
+    for (_, share), seconds in zip(result.prefill, result.pass_s, strict=True):
+        cost = map(add, cost, share)
+        wall_s += seconds
+    return Cost((*cost, 0.0, wall_s)), queue_s
 
 
 def _waits(lane: str, result: JobResult) -> list[Part]:

@@ -7,7 +7,7 @@ of the wall time with their cost, in order.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import simpy
@@ -21,10 +21,10 @@ from costmodel.session import EngineRequest
 from simulator.answers import NOT_SENT, Answer, Call
 from simulator.api_limits import Gate, LimitRules
 from simulator.engine import Engine
-from simulator.engine_parts import engine_parts, request_row
+from simulator.engine_parts import engine_cost, engine_parts, request_row
 from simulator.jobs import EngineJob, JobResult, LogEntry
 from simulator.links import Link, LinkRules
-from simulator.parts import Cost, Part, wall_cost
+from simulator.parts import Cost, Part, total, wall_cost
 from simulator.routing import Router, RouteRule
 from simulator.shared_device import share_devices
 
@@ -75,6 +75,8 @@ class Fleet:
         no rate limit and always find what they cached.
     seed : int
         Of the jitter, the outages and the pauses after a refusal.
+    details : bool
+        False leaves the parts of what engines did out of the answers.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Fleet:
         requests: Callable[[tuple[Any, ...]], object] | None = None,
         rules: FleetRules | None = None,
         seed: int = 0,
+        details: bool = True,
     ) -> None:
         rules = FleetRules() if rules is None else rules
         self.env = env
@@ -108,6 +111,8 @@ class Fleet:
         }
         self._gates = {role: Gate(env, limits, seed, role.value) for role, limits in rules.limits.items()}
         self._requests = requests
+        self._details = details
+        self._linked = frozenset(role for role, shape in pricing.shapes.items() if shape.has_link)
         self._shared_tokens = shared_tokens
         self._cache_ttl_s = rules.cache_ttl_s
         self._last_used_s: dict[tuple[Role, int], float] = {}
@@ -139,32 +144,37 @@ class Fleet:
         """
         if call is not None:
             call.process = self.env.active_process
-        if request.role not in self.engines:
+        role, prompt, output = request.role, request.prompt_tokens, request.output_tokens
+        engines = self.engines.get(role)
+        if engines is None:
             return (yield from self._ask_api(request, key))
-        before, after = self._ways(request, key)
-        try:
-            before = yield from self._cross(request.role, before)
-        except simpy.Interrupt:
-            return NOT_SENT
-        end = request.prompt_tokens + request.output_tokens
-        replica, reusable = self._routers[request.role].pick(key, seats[request.role], request.reusable_tokens, end)
-        job = EngineJob(key, request.prompt_tokens, reusable, request.output_tokens)
-        engine = self.engines[request.role][replica]
-        asked = engine.submit(job)
+        before = after = None
+        if role in self._linked:
+            there, after = self._ways(request, key)
+            try:
+                before = yield from self._cross(role, there)
+            except simpy.Interrupt:
+                return NOT_SENT
+        replica, reusable = self._routers[role].pick(key, seats[role], request.reusable_tokens, prompt + output)
+        engine = engines[replica]
+        asked = engine.submit(EngineJob(key, prompt, reusable, output))
         if call is not None:
             call.engine, call.asked = engine, asked
         result = cast(JobResult, (yield asked))
         if self._requests is not None:
             self._requests(request_row(key, request, replica, result))
-        after = None if result.cancelled else (yield from self._cross(request.role, after))
-        parts = engine_parts(request, result)
+        cost, queue_s = engine_cost(result)
+        parts = engine_parts(request, result) if self._details else []
         if before is not None:
             parts.insert(0, before)
-        if after is not None:
-            parts.append(after)
-        n_decode = decode_passes(engine.cost.rule, request.output_tokens)
+            cost += before.cost
+        if after is not None and not result.cancelled:
+            back = yield from self._cross(role, after)
+            parts.append(back)
+            cost += back.cost
+        n_decode = decode_passes(engine.cost.rule, output)
         plan = RequestPlan(result.cached_tokens, result.passes, n_decode, result.saved_tokens)
-        return Answer(plan, tuple(parts), result.emitted_tokens, result.n_preemptions)
+        return Answer(plan, tuple(parts), cost, queue_s, result.emitted_tokens, result.n_preemptions)
 
     def cancel(self, call: Call) -> None:
         """Give up a request that `ask` has not answered; one that is on its way back goes on."""
@@ -184,7 +194,7 @@ class Fleet:
         except simpy.Interrupt:
             return NOT_SENT
         if self._forgotten(role, key):
-            request = replace(request, reusable_tokens=min(request.reusable_tokens, self._shared_tokens))
+            request = request._replace(reusable_tokens=min(request.reusable_tokens, self._shared_tokens))
         plan = self.pricing.plan(request)
         shares = request_shares(request, plan, self.pricing.shapes[role])
         parts = [
@@ -204,7 +214,8 @@ class Fleet:
         except simpy.Interrupt:
             return self._given_up(request, plan, lead, self.env.now - since_s)
         self._last_used_s[role, key] = self.env.now
-        return Answer(plan, (*lead, *parts, *tail), request.output_tokens)
+        whole = (*lead, *parts, *tail)
+        return Answer(plan, whole, *total(whole), request.output_tokens)
 
     def _given_up(self, request: EngineRequest, plan: RequestPlan, lead: list[Part], spent_s: float) -> Answer:
         """What an API bills for a request cancelled after `spent_s`."""
@@ -212,9 +223,10 @@ class Fleet:
         per_token_s = float(self.pricing.row(Row("api_output_token", role))[WALL])
         tokens = api_tokens(spent_s - float(self.pricing.row(Row("api_request", role))[WALL]), per_token_s)
         emitted = int(min(tokens, request.output_tokens))
-        shares = request_shares(replace(request, output_tokens=emitted), plan, self.pricing.shapes[role])
-        parts = tuple(Part(role.value, s.phase, Cost((self.pricing.row(s.row) * s.count).tolist())) for s in shares)
-        return Answer(plan, (*lead, *parts), emitted)
+        shares = request_shares(request._replace(output_tokens=emitted), plan, self.pricing.shapes[role])
+        parts = [Part(role.value, s.phase, Cost((self.pricing.row(s.row) * s.count).tolist())) for s in shares]
+        whole = (*lead, *parts)
+        return Answer(plan, whole, *total(whole), emitted)
 
     def _forgotten(self, role: Role, key: int) -> bool:
         """Whether an API has dropped the trajectory's prefix since its last answer."""
@@ -229,20 +241,16 @@ class Fleet:
         waited_s = yield from self._link.wait()
         return [Part("network", "network", wall_cost(waited_s))] if waited_s > 0 else []
 
-    def _cross(self, role: Role, part: Part | None) -> Generator[simpy.Event, object, Part | None]:
+    def _cross(self, role: Role, part: Part) -> Generator[simpy.Event, object, Part]:
         """Send something over the link; the part with the time that it took in the end."""
-        if part is None:
-            return None
         cost = part.cost
         for held in (yield from self._outage(role)):
             cost = cost + held.cost
         yield self.env.timeout(float(part.cost[WALL]))
         return part._replace(cost=cost)
 
-    def _ways(self, request: EngineRequest, key: int) -> tuple[Part | None, Part | None]:
+    def _ways(self, request: EngineRequest, key: int) -> tuple[Part, Part]:
         """The way there and the way back: half a round trip each, prompt and output over the bandwidth, jitter."""
-        if not self.pricing.shapes[request.role].has_link:
-            return None, None
         half = Cost((self.pricing.row(Row("link_round_trip", request.role)) / 2.0).tolist())
         token = Cost(self.pricing.row(Row("link_token", request.role)).tolist())
         there, back = half + token * request.prompt_tokens, half + token * request.output_tokens

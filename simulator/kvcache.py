@@ -102,33 +102,40 @@ class KvLedger:
 
     def own_blocks(self, tokens: int, hit_tokens: int) -> int:
         """Blocks that a sequence of `tokens` needs beside the shared ones, when its first `hit_tokens` were found."""
-        return self.blocks(tokens) - min(self.shared_blocks, hit_tokens // self.page_tokens)
+        found = hit_tokens // self.page_tokens
+        shared = self.shared_blocks
+        return -(-tokens // self.page_tokens) - (found if found < shared else shared)
 
     def claim(self, key: Hashable, hit_tokens: int) -> Holding:
         """Hand the first `hit_tokens` of the cached prefix of `key`, or of the shared one, to a sequence."""
-        holding = Holding(key, 0, min(self.shared_blocks, hit_tokens // self.page_tokens))
+        n_shared = hit_tokens // self.page_tokens
+        n_shared = n_shared if n_shared < self.shared_blocks else self.shared_blocks
         serial = self._serial_of.pop(key, None)
-        entry = None if serial is None else self._lru[serial]
-        found = max(entry.tokens if entry else 0, self.shared_tokens)
+        if serial is None:
+            if hit_tokens > self.shared_tokens:
+                raise ValueError(f"{self.shared_tokens} tokens are cached for {key!r}, cannot claim {hit_tokens}")
+            return Holding(key, 0, n_shared)
+        entry = self._lru[serial]
+        found = max(entry.tokens, self.shared_tokens)
         if hit_tokens > found:
             raise ValueError(f"{found} tokens are cached for {key!r}, cannot claim {hit_tokens}")
-        if entry is not None and serial is not None:
-            taken = self.blocks(hit_tokens) - max(entry.n_shared, holding.n_shared)
-            holding.n_blocks = min(max(0, taken), entry.n_blocks)
-            entry.n_blocks -= holding.n_blocks
-            self.cached_blocks -= holding.n_blocks
-            if not entry.n_blocks:
-                del self._lru[serial]
-        return holding
+        taken = min(max(0, self.blocks(hit_tokens) - max(entry.n_shared, n_shared)), entry.n_blocks)
+        entry.n_blocks -= taken
+        self.cached_blocks -= taken
+        if not entry.n_blocks:
+            del self._lru[serial]
+        return Holding(key, taken, n_shared)
 
     def grow(self, holding: Holding, tokens: int) -> bool:
         """Give `holding` room for `tokens` in all, evicting as needed; False, and no change, when there is no room."""
-        needed = self.blocks(tokens) - holding.n_shared - holding.n_blocks
+        needed = -(-tokens // self.page_tokens) - holding.n_shared - holding.n_blocks
         if needed <= 0:
             return True
-        if needed > self.free_blocks + self.cached_blocks:
-            return False
-        self.take(needed)
+        if needed > self.free_blocks:
+            if needed > self.free_blocks + self.cached_blocks:
+                return False
+            self._evict(needed - self.free_blocks)
+        self.free_blocks -= needed
         holding.n_blocks += needed
         return True
 
@@ -163,7 +170,7 @@ class KvLedger:
             if n_blocks < entry.n_blocks:
                 entry.n_blocks -= n_blocks
                 tokens = (entry.n_shared + entry.n_blocks) * self.page_tokens
-                entry.tokens = min(entry.tokens, tokens)
+                entry.tokens = tokens if tokens < entry.tokens else entry.tokens
                 return
             n_blocks -= entry.n_blocks
             del lru[serial]

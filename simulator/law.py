@@ -191,7 +191,8 @@ def draw(law: WorkloadLaw, n: int | None = None, seed: int | None = None) -> Wor
     return Workload(name=law.name, trajectories=trajectories, kind="law", source=law.source)
 
 
-def _draw_one(law: WorkloadLaw, seed: int, index: int) -> list[Step]:
+def _draw_one(law: WorkloadLaw, seed: int, index: int) -> list[dict[str, Any]]:
+    """The fields of the steps of a trajectory, but for their prompts."""
     import numpy as np
 
     def stream(k: int) -> np.random.Generator:
@@ -206,27 +207,27 @@ def _draw_one(law: WorkloadLaw, seed: int, index: int) -> list[Step]:
     observed = [x * r for x, r in zip(observed, relative(law, "observation", effects), strict=True)]
     waits = lognormal(law.tool_latency_s, law.tool_latency_sigma, stream(5).standard_normal(count).tolist())
     n_calls = [1 + poisson(law.calls_per_step - 1, u) for u in stream(6).random(count).tolist()]
-    steps: list[Step] = []
+    steps: list[dict[str, Any]] = []
     for j, effect in enumerate(effects):
         visible = max(1, round(output[j]))
         tools = () if effect is Effect.REPLY else calls(effect, n_calls[j], round(waits[j], 6))
         after_reply = j > 0 and effects[j - 1] is Effect.REPLY
         steps.append(
-            Step(
-                index=j,
-                effect=effect,
-                output_tokens=visible + round(thinking[j]),
-                visible_tokens=visible,
-                observation_tokens=round(observed[j]) if j < count - 1 else 0,
-                tools=tools,
-                tool_s=tools[0].latency_s if tools else 0.0,
-                user_gap_s=None if j == 0 else law.user_gap_s if after_reply else 0.0,
-            )
+            {
+                "index": j,
+                "effect": effect,
+                "output_tokens": visible + round(thinking[j]),
+                "visible_tokens": visible,
+                "observation_tokens": round(observed[j]) if j < count - 1 else 0,
+                "tools": tools,
+                "tool_s": tools[0].latency_s if tools else 0.0,
+                "user_gap_s": None if j == 0 else law.user_gap_s if after_reply else 0.0,
+            }
         )
     return steps
 
 
-def _first_prompt(law: WorkloadLaw, drawn: list[list[Step]]) -> int:
+def _first_prompt(law: WorkloadLaw, drawn: list[list[dict[str, Any]]]) -> int:
     if law.first_prompt_tokens is not None:
         return max(1, round(law.first_prompt_tokens))
     total, steps = 0, 0
@@ -234,7 +235,7 @@ def _first_prompt(law: WorkloadLaw, drawn: list[list[Step]]) -> int:
         grown = 0
         for step in trajectory:
             total += grown
-            grown += (step.visible_tokens or 0) + (step.observation_tokens or 0)
+            grown += step["visible_tokens"] + step["observation_tokens"]
             steps += 1
     first = round(law.context_tokens - total / steps)
     if first < 1:
@@ -245,11 +246,11 @@ def _first_prompt(law: WorkloadLaw, drawn: list[list[Step]]) -> int:
     return first
 
 
-def _placed(law: WorkloadLaw, index: int, steps: list[Step], first: int) -> Trajectory:
+def _placed(law: WorkloadLaw, index: int, steps: list[dict[str, Any]], first: int) -> Trajectory:
     prompt, placed = first, []
     for step in steps:
-        placed.append(dataclasses.replace(step, prompt_tokens=prompt))
-        prompt += (step.visible_tokens or 0) + (step.observation_tokens or 0)
+        placed.append(Step(prompt_tokens=prompt, **step))
+        prompt += step["visible_tokens"] + step["observation_tokens"]
     return Trajectory(
         id=f"{law.name}-{index}",
         source_format="law",

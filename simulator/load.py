@@ -97,7 +97,8 @@ COIN_STREAM = 6
 def uniforms(seed: int, number: int, n: int, stream: int = 0) -> list[float]:
     """`n` uniform numbers that belong to trajectory `number` whatever the strategy or load: common random numbers."""
     key = np.random.SeedSequence(seed, spawn_key=(stream, number))
-    return [float(u) for u in np.random.default_rng(key).random(n)]
+    drawn: list[float] = np.random.default_rng(key).random(n).tolist()
+    return drawn
 
 
 def task_order(n_tasks: int, rng: np.random.Generator) -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import add
 from typing import NamedTuple
 
@@ -33,6 +33,24 @@ class Part(NamedTuple):
     cost: Cost
 
 
+_BEFORE, _AFTER = NO_COST[:WALL], NO_COST[WALL + 1 :]
+
+
 def wall_cost(seconds: float) -> Cost:
     """The cost of time alone."""
-    return Cost((*NO_COST[:WALL], seconds, *NO_COST[WALL + 1 :]))
+    return Cost((*_BEFORE, seconds, *_AFTER))
+
+
+def without_wall(cost: Cost) -> Cost:
+    """A cost less its wall time."""
+    return Cost((*cost[:WALL], 0.0, *cost[WALL + 1 :]))
+
+
+def total(parts: Sequence[Part]) -> tuple[Cost, float]:
+    """Cost of all parts, and the seconds of them spent in queues."""
+    if len(parts) == 1 and parts[0].phase != "queue":
+        return parts[0].cost, 0.0
+    cost = NO_COST
+    for part in parts:
+        cost += part.cost
+    return cost, sum([part.cost[WALL] for part in parts if part.phase == "queue"])

@@ -169,6 +169,7 @@ class Recorder:
     """
 
     def __init__(self, folder: Path | None = None, *, details: bool = True) -> None:
+        self.details = details
         self._folder = folder
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)

@@ -11,11 +11,9 @@ import simpy
 
 from costmodel.acceptance import logit
 from costmodel.deployment import Deployment
-from costmodel.expect import fit_shift
 from costmodel.pricing import Pricing
 from costmodel.protocol import Role, Strategy
 from costmodel.session import ProtocolSizes
-from costmodel.tape import compile_rounds
 from costmodel.task import Task
 from hwprofiles.errors import InputError
 from simulator.agents import Agents, Verdicts, drawn_verdicts
@@ -115,6 +113,9 @@ def acceptance_shift(case: Case, pricing: Pricing) -> float:
     """The shift at which the steps that `spec_agent` has reviewed are kept with the scenario's mean acceptance."""
     if case.law.is_flat:
         return logit(case.acceptance.value)
+    from costmodel.expect import fit_shift
+    from costmodel.tape import compile_rounds
+
     reference = playing(case.scenario, "spec_agent")
     tape = compile_rounds(reference, case.tasks, case.law, pricing, case.sizes)
     return float(fit_shift(tape, case.law, np.array([case.acceptance.value]))[0])
@@ -183,6 +184,7 @@ def simulate_tasks(
         requests=requests,
         rules=rules,
         seed=seed,
+        details=details,
     )
     world = World(env, seed=seed, tools=tools, gaps=gaps)
     agents = Agents(env, fleet, strategy, sizes, verdicts, recorder, usd_per_busy_s)

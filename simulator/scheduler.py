@@ -9,24 +9,12 @@ head of the queue and recomputes its prompt and output so far, less what the pre
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
 
 from costmodel.request import CacheRule, Pass, cached_tokens, next_chunk
 from simulator.decoders import Decoders
 from simulator.inflight import InFlight
+from simulator.iterations import Batch
 from simulator.kvcache import KvLedger
-
-
-class Batch(NamedTuple):
-    """One iteration: one pass of each of `n_decode` sequences, one pass of each of `prefills`.
-
-    The same batch can run `n_steps` times in a row, unless a request arrives at an `open` queue in between.
-    """
-
-    n_decode: int
-    prefills: list[tuple[InFlight, Pass]]
-    n_steps: int
-    open: bool
 
 
 class Scheduler:
@@ -55,31 +43,33 @@ class Scheduler:
 
     def form(self, now_s: float) -> Batch:
         """The next batch; its sequences hold the blocks they need. Empty only when nothing can run."""
-        decoders, waiting = self.decoders, self.waiting
-        n_running = len(self.running)
-        if decoders.n:
-            self._grow_decoders(now_s)
+        decoders, waiting, running = self.decoders, self.waiting, self.running
+        n_running = len(running)
+        if decoders.n and (needed := decoders.next_blocks()):
+            self._grow_decoders(needed, now_s)
         prefills: list[tuple[InFlight, Pass]] = []
-        budget = self.rule.chunk_tokens - decoders.n * self.rule.pass_tokens
-        if self.prefilling:
-            budget = self._continue_prefills(prefills, budget, now_s)
-        preempted = len(self.running) < n_running
-        if waiting and not preempted:
-            self._admit(prefills, budget)
+        if waiting or self.prefilling:
+            budget = self.rule.chunk_tokens - decoders.n * self.rule.pass_tokens
+            if self.prefilling:
+                budget = self._continue_prefills(prefills, budget, now_s)
+            if waiting and len(running) >= n_running:
+                self._admit(prefills, budget)
         n_steps = 1
-        if not prefills and not preempted and decoders.n:
+        if not prefills and decoders.n and len(running) >= n_running:
             n_steps = self._steps_ahead()
-        return Batch(decoders.n, prefills, n_steps, not waiting and len(self.running) < self.max_seqs)
+        return Batch(decoders.n, prefills, n_steps, not waiting and len(running) < self.max_seqs, now_s)
 
-    def advance(self, batch: Batch, n_steps: int, now_s: float) -> list[InFlight]:
-        """Book `n_steps` iterations of `batch`, ended at `now_s`; retires and returns the sequences that are done."""
+    def advance(self, batch: Batch, now_s: float) -> list[InFlight]:
+        """Book the iterations of `batch`, ended at `now_s`; retires and returns the sequences that are done."""
         done: list[InFlight] = []
+        decoders = self.decoders
         if batch.n_decode:
+            n_steps = batch.n_steps
             if n_steps > 1:
-                self.ledger.take(self.decoders.blocks(n_steps) - self.decoders.next_blocks())
-            done += self.decoders.advance(n_steps)
-        for seq in done:
-            self.drop(seq, now_s)
+                self.ledger.take(decoders.blocks(n_steps) - decoders.next_blocks())
+            done = decoders.advance(n_steps)
+            for seq in done:
+                self.drop(seq, now_s)
         for seq, part in batch.prefills:
             seq.computed_tokens += part.new_tokens
             seq.passes.append(part)
@@ -92,7 +82,7 @@ class Scheduler:
                     done.append(seq)
                 else:
                     self.prefilling.remove(seq)
-                    self.decoders.join(seq, now_s)
+                    decoders.join(seq, now_s)
         return done
 
     def drop(self, seq: InFlight, now_s: float) -> None:
@@ -100,14 +90,10 @@ class Scheduler:
         del self.running[seq]
         self._release(seq, 0, now_s)
 
-    def _grow_decoders(self, now_s: float) -> None:
-        """A block for each decoding sequence that needs one, preempting from the end of the running ones."""
+    def _grow_decoders(self, needed: int, now_s: float) -> None:
+        """A block for each of the `needed` decoding sequences, preempting from the end of the running ones."""
         decoders, ledger = self.decoders, self.ledger
-        needed = decoders.next_blocks()
-        if needed <= ledger.free_blocks:
-            ledger.free_blocks -= needed
-            return
-        if needed <= ledger.room_blocks:
+        if needed <= ledger.free_blocks + ledger.cached_blocks:
             ledger.take(needed)
             return
         for seq in [s for s in self.running if s.is_decoding and decoders.crosses(s)]:
@@ -136,19 +122,20 @@ class Scheduler:
         return budget
 
     def _admit(self, prefills: list[tuple[InFlight, Pass]], budget: int) -> None:
-        waiting, ledger = self.waiting, self.ledger
+        waiting, ledger, rule = self.waiting, self.ledger, self.rule
         while waiting and budget > 0 and len(self.running) < self.max_seqs:
             seq = waiting[0]
             prefix = ledger.find(seq.key)
             hit = self._hit(seq, prefix.tokens if prefix else 0, prefix.saved_tokens if prefix else ())
-            new = next_chunk(self.rule, seq.goal_tokens, hit, budget)
-            if new <= 0 or ledger.own_blocks(hit + new, hit) > ledger.room_blocks:
+            new = next_chunk(rule, seq.goal_tokens, hit, budget)
+            room = ledger.free_blocks + ledger.cached_blocks
+            if new <= 0 or ledger.own_blocks(hit + new, hit) > room:
                 break
             waiting.popleft()
             seq.is_queued = False
             self.running[seq] = None
             self.prefilling.append(seq)
-            if self.rule.state_aligned:
+            if rule.state_aligned:
                 seq.saved_tokens = (*(s for s in prefix.saved_tokens if s < hit), hit) if prefix else (hit,)
             seq.holding = ledger.claim(seq.key, hit)
             ledger.grow(seq.holding, hit + new)
@@ -158,10 +145,11 @@ class Scheduler:
 
     def _hit(self, seq: InFlight, tokens: int, saved: tuple[int, ...]) -> int:
         """Tokens found: what the caller says is reusable, less what was evicted since (state needs a saved length)."""
-        resident = max(tokens, self.ledger.shared_tokens)
-        reusable = min(seq.reusable_tokens, resident)
+        shared = self.ledger.shared_tokens
+        resident = tokens if tokens > shared else shared
+        reusable = seq.reusable_tokens if seq.reusable_tokens < resident else resident
         if self.rule.state_aligned and resident < seq.reusable_tokens:
-            reusable = max((s for s in (*saved, self.ledger.shared_tokens) if s <= reusable), default=0)
+            reusable = max((s for s in (*saved, shared) if s <= reusable), default=0)
         return cached_tokens(self.rule, seq.goal_tokens, reusable)
 
     def _preempt(self, granted_blocks: int, now_s: float) -> None:
@@ -180,7 +168,7 @@ class Scheduler:
         holding = seq.holding
         assert holding is not None
         if seq.is_decoding:
-            granted = granted_blocks if self.decoders.crosses(seq) else 0
+            granted = granted_blocks if granted_blocks and self.decoders.crosses(seq) else 0
             self.decoders.leave(seq, now_s)
             holding.n_blocks = self.ledger.blocks(seq.computed_tokens) + granted - holding.n_shared
         else:

@@ -75,7 +75,7 @@ def step_ops(
     model: StepModel, passes: Sequence[tuple[int, int]], runs: Sequence[tuple[int, int]]
 ) -> list[tuple[Op, int]]:
     """Operations of one step that holds all passes (new, context) and all decoding sequences (sequences, context)."""
-    windows = {*model.windows, None}
+    windows = dict.fromkeys([*model.windows, None])
     pre = dec = None
     if passes:
         new, context = (np.array(x, dtype=float) for x in zip(*passes, strict=True))

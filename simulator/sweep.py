@@ -139,7 +139,7 @@ def sweep(
         raise InputError("strategies: a sweep compares with 'strong_only', the baseline; add it")
     cells = cells_of(scenario, vary, design=design, samples=samples, seed=seed)
     about = {"kind": design, "vary": list(vary), "samples": samples, "seed": seed}
-    head = _head(scenario, about, method)
+    head = head_of(scenario, about, method)
     path = Path(study) if study is not None else Path(f"sweep-{_digest(head, cells)}.sqlite")
     with Study(path, head, cells) as found:
         if retry:
@@ -184,7 +184,7 @@ def _tasks(scenario: Scenario, method: str, pending: Iterable[tuple[int, dict[st
     ]
 
 
-def _head(scenario: Scenario, design: dict[str, Any], method: str) -> dict[str, Any]:
+def head_of(scenario: Scenario, design: dict[str, Any], method: str) -> dict[str, Any]:
     """What the study is about; the part that a resumed sweep must agree with is in `study._MUST_AGREE`."""
     versions = {"python": platform.python_version()}
     for name in _VERSIONED:

@@ -29,6 +29,8 @@ REQUIRED = (
     "tomli-w",
     "mcp",
     "openai",
+    "starlette",
+    "uvicorn",
 )
 EXTRAS = {
     "dash": ("dash", "the interactive app"),

@@ -145,8 +145,6 @@ def _aiperf_csv(text: str, path: Path) -> Run:
                 header = [c.strip() for c in cells]
             elif header and len(cells) == len(header):
                 found[cells[0].partition("(")[0].strip().casefold()] = dict(zip(header, cells, strict=True))
-            elif len(cells) == 2:
-                found[cells[0].partition("(")[0].strip().casefold()] = {"avg": cells[1], "Value": cells[1]}
     except csv.Error as error:
         raise ProfileError(f"{path}: neither JSON nor CSV: {error}") from None
     if "time to first token" not in found:
@@ -155,7 +153,9 @@ def _aiperf_csv(text: str, path: Path) -> Run:
     def at(name: str, *columns: str) -> str | None:
         return next((found[name][c] for c in columns if found.get(name, {}).get(c)), None)
 
-    clients = at("concurrency", "avg") or _little(at("request throughput", "avg"), at("request latency", "avg"))
+    clients = at("concurrency", "avg") or _little(
+        at("request throughput", "avg", "Value"), at("request latency", "avg")
+    )
     return {
         "model": None,
         "concurrency": clients,
@@ -169,7 +169,7 @@ def _aiperf_csv(text: str, path: Path) -> Run:
 def _little(rate_per_s: str | None, latency_ms: str | None) -> float | None:
     """Requests at once, by Little's law: rate times latency."""
     try:
-        return max(1.0, round(float(rate_per_s or "") * float(latency_ms or "") / 1e3))
+        return max(1.0, round(float(rate_per_s or "") * float((latency_ms or "").replace(",", "")) / 1e3))
     except ValueError:
         return None
 

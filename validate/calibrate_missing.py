@@ -27,13 +27,14 @@ def missing(dep: Deployment, fitted: Fitted, limits: Limits) -> dict[str, str]:
         Of the server that would be measured.
     """
     points = candidates(limits)
+    covariance = fitted.covariance
     after, single = {}, np.zeros(0)
     if points:
         grad = slopes(Pricer(dep, points), fitted.prior, fitted.z)[1]
         groups = {kind: [i for i, p in enumerate(points) if p.kind == kind] for kind in _KINDS}
-        after = {kind: _left(fitted, grad[at]) for kind, at in groups.items() if at}
-        after["all"] = _left(fitted, grad)
-        single = grad**2 * np.diag(fitted.covariance)
+        after = {kind: _left(fitted, covariance, grad[at]) for kind, at in groups.items() if at}
+        after["all"] = _left(fitted, covariance, grad)
+        single = grad**2 * np.diag(covariance)
     out = {}
     for i, (name, estimate) in enumerate(fitted.estimates().items()):
         if estimate.identified:
@@ -46,20 +47,20 @@ def missing(dep: Deployment, fitted: Fitted, limits: Limits) -> dict[str, str]:
         elif after and after["all"][i] <= IDENTIFIED:
             out[name] = "missing: " + " and ".join(_WORDS[k] for k in kinds)
         else:
-            out[name] = _confused(fitted, i)
+            out[name] = _confused(fitted, covariance, i)
     return out
 
 
-def _left(fitted: Fitted, grad: Array) -> Array:
+def _left(fitted: Fitted, covariance: Array, grad: Array) -> Array:
     """Share of each factor's prior deviation that is left once points with these slopes are measured as well."""
-    information = np.linalg.inv(fitted.covariance) + grad.T @ grad / SIGMA**2
+    information = np.linalg.inv(covariance) + grad.T @ grad / SIGMA**2
     share: Array = np.sqrt(np.diag(np.linalg.inv(information)) / np.diag(fitted.prior.covariance))
     return share
 
 
-def _confused(fitted: Fitted, i: int) -> str:
-    sd = np.sqrt(np.diag(fitted.covariance))
-    against = np.abs(fitted.covariance[i] / (sd[i] * sd))
+def _confused(fitted: Fitted, covariance: Array, i: int) -> str:
+    sd = np.sqrt(np.diag(covariance))
+    against = np.abs(covariance[i] / (sd[i] * sd))
     against[i] = 0.0
     j = int(np.argmax(against)) if len(against) > 1 else i
     if against[j] < 0.3:

@@ -91,7 +91,7 @@ class Prober:
         await self._warm_up()
         begun_s = self.target.now_s()
         samples: list[Sample] = []
-        said = []
+        said: list[str] = []
         for i, point in enumerate(points):
             if self.target.now_s() - begun_s > budget_s:
                 return samples, [*said, f"no time was left for {len(points) - i} of {len(points)} points"]

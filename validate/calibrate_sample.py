@@ -13,10 +13,10 @@ import numpy as np
 
 from validate.fit_layout import Array
 
-CHAINS = 48
-STEPS = 160
-BURN = 40
-ROUNDS = 3
+CHAINS = 96
+STEPS = 90
+BURN = 30
+ROUNDS = 2
 _STRIDE = 0.45
 """Share of a proposal that is new."""
 _WIDER = 1.5

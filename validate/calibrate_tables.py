@@ -16,8 +16,9 @@ from validate.accuracy.tables import Row
 from validate.calibrate import Evidence
 from validate.design import SIGMA
 
-_SERVING_SIGMA = 0.12
-"""Log noise of a serving figure: its closed form misses a measured time by about this much (docs/accuracy.md)."""
+_ALONE_SIGMA, _SERVING_SIGMA = 0.06, 0.12
+"""Log noise of a serving figure of one client, and of several: the closed form of their queue misses a measured time by
+about this much (docs/accuracy.md)."""
 
 
 def evidence_of(rows: Sequence[Row], dep: Deployment) -> tuple[list[Evidence], dict[str, int]]:
@@ -81,10 +82,11 @@ def _evidence(prepared: Prepared, group: Group, dep: Deployment) -> Evidence:
             full |= {"host_step_s": 0.0, "host_seq_s": 0.0, "request_s": 0.0}
         return group.price(full)
 
-    sigma = _SERVING_SIGMA if group.subject.kind in SERVING else SIGMA
+    serving = group.subject.kind in SERVING
+    sigma = [(_ALONE_SIGMA if row.batch == 1 else _SERVING_SIGMA) if serving else SIGMA for row in rows]
     return Evidence(
         seconds=price,
         measured_s=seconds,
-        sigma=np.full(len(rows), sigma),
+        sigma=np.array(sigma),
         labels=tuple(f"{row.table} line {row.line}: {row.metric}, batch {row.batch or '?'}" for row in rows),
     )

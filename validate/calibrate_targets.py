@@ -119,11 +119,10 @@ class HttpTarget:
         if not isinstance(name, str):
             raise EngineError(f"{self.url} lists no model (is it running?); name one with --served-model")
         cache = labels(get_page(f"{self.root}/metrics", 10.0), "vllm:cache_config_info")
-        version = _json(get_page(f"{self.root}/version", 10.0)).get("version")
         longest = entry.get("max_model_len")
         return ServerFacts(
             model=name,
-            version=version if isinstance(version, str) else None,
+            version=server_version(self.url),
             block_tokens=_whole(cache.get("block_size")),
             kv_blocks=_whole(cache.get("num_gpu_blocks")),
             max_model_tokens=longest if isinstance(longest, int) else None,
@@ -195,6 +194,12 @@ class HttpTarget:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+
+def server_version(url: str) -> str | None:
+    """The version that a server states at `/version`, as vLLM does; None where it does not."""
+    version = _json(get_page(url.rstrip("/").removesuffix("/v1") + "/version", 10.0)).get("version")
+    return version if isinstance(version, str) else None
 
 
 def _has_text(choice: Mapping[str, Any]) -> bool:

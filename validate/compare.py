@@ -11,11 +11,11 @@ import numpy as np
 from costmodel.draws import Draws
 from costmodel.prediction import Prediction, predict
 from costmodel.pricing import Pricing, central_factors
-from costmodel.protocol import Role
+from costmodel.protocol import Role, Strategy
 from costmodel.session import EngineRequest, ProtocolSizes
 from costmodel.task import Task, TaskStep
 from costmodel.trajectory import Effect
-from costmodel.walk import forced, walk
+from costmodel.walk import Walk, forced, walk
 from hwprofiles.errors import InputError
 from simulator.case import Case
 from simulator.playing import playing
@@ -147,13 +147,17 @@ def _sizes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Per metric: measured and predicted means, their errors, share inside the band, and all (measured, predicted)."""
+    """Per metric: measured and predicted means, their errors, share inside the band, and all (measured, predicted).
+
+    `bands` are the 90 % bands of each task's time.
+    """
 
     measured: Mapping[str, float]
     predicted: Mapping[str, Prediction]
     errors: Mapping[str, Mapping[str, float]]
     in_band: Mapping[str, float]
     pairs: Mapping[str, tuple[tuple[float, float], ...]]
+    bands: tuple[tuple[float, float], ...]
     n: int
 
 
@@ -175,18 +179,23 @@ def compare(case: Case, strategy: str, found: Sequence[Path]) -> Comparison:
     guesses = {m: [_walked(p, how, central, m) for p in found] for m in METRICS}
     bands = [[_walked(p, how, s, "time_s") for s in spread] for p in found]
     predicted, inside, means, pairs = {}, {}, {}, {}
+    edges: tuple[tuple[float, float], ...] = ()
     for m in METRICS:
         x = np.array([p.measured[m] for p in found])
         y = np.array(guesses[m])
         per_task = [predict(y[i], bands[i]) if m == "time_s" else predict(y[i], [y[i]]) for i in range(len(found))]
         means[m] = float(x.mean())
+        if m == "time_s":
+            edges = tuple((p.low, p.high) for p in per_task)
         predicted[m] = predict(float(y.mean()), np.array(bands).mean(axis=0) if m == "time_s" else [y.mean()])
         pairs[m] = tuple(zip(x.tolist(), y.tolist(), strict=True))
         inside[m] = float(
             np.mean([p.low * (1 - 1e-9) <= v <= p.high * (1 + 1e-9) for p, v in zip(per_task, x, strict=True)])
         )
     errors = {m: errors_of(p) for m, p in pairs.items()}
-    return Comparison(measured=means, predicted=predicted, errors=errors, in_band=inside, pairs=pairs, n=len(found))
+    return Comparison(
+        measured=means, predicted=predicted, errors=errors, in_band=inside, pairs=pairs, bands=edges, n=len(found)
+    )
 
 
 def errors_of(pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
@@ -199,9 +208,14 @@ def errors_of(pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
     return {"median_ape": float(np.median(relative)), "bias": float(y.sum() / x.sum() - 1.0) if x.sum() else 0.0}
 
 
-def _walked(p: Path, how: Any, pricing: Pricing, metric: str) -> float:
+def walk_of(p: Path, how: Strategy, pricing: Pricing) -> Walk:
+    """A measured path walked through the cost model: its own sizes, and what chance had decided of each step."""
     draws = Draws(forced(p.kept), lambda i: p.matched[i], lambda i, _share: p.weak[i])
-    done = walk(p.task, how, draws, pricing, p.sizes)
+    return walk(p.task, how, draws, pricing, p.sizes)
+
+
+def _walked(p: Path, how: Strategy, pricing: Pricing, metric: str) -> float:
+    done = walk_of(p, how, pricing)
     if metric == "time_s":
         return done.wall_s
     works = [w for r in done.rounds for w in r.works if isinstance(w, EngineRequest)]

@@ -20,9 +20,9 @@ import numpy as np
 from hwprofiles.errors import InputError
 from validate import fit as base
 from validate import fit_left_out
-from validate.accuracy import calibration, fit_edge, fit_generations, fit_widths
+from validate.accuracy import calibration, fit_edge, fit_generations, fit_serving_widths, fit_widths
 from validate.accuracy.bands import half_width
-from validate.accuracy.kinds import Subject
+from validate.accuracy.kinds import SERVING, Subject
 from validate.accuracy.predict import Prepared, prepare
 from validate.accuracy.score import odd_share
 from validate.accuracy.tables import Row, load_rows
@@ -94,7 +94,9 @@ def measured_errors(rows: Sequence[Row]) -> Errors:
     prepared = prepare(rows)
     measured = np.log([row.value if row.value > 0 else np.nan for row in rows])
     inside = np.log(prepared.values(*calibration.bundled())) - measured
-    by = {"in the fit": inside, "model left out": fit_widths.left_out_errors(rows)}
+    served = np.array([s is not None and s.kind in SERVING for s in prepared.subjects])
+    left_out = np.where(served, fit_serving_widths.left_out_errors(rows), fit_widths.left_out_errors(rows))
+    by = {"in the fit": inside, "model left out": left_out}
     by["point left out"] = _points(rows, prepared, measured)
     by["model and devices left out"] = _cells(rows, prepared, measured)
     return Errors(rows, prepared, by)

@@ -12,11 +12,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
+from costmodel.pricing import Pricing
 from costmodel.protocol import Role
 from costmodel.strategies import OVERLAPPING, STRATEGY_NAMES
 from hwprofiles.errors import InputError, unknown_name
 from simulator.case import Case
 from simulator.effects import effect_map
+from simulator.playing import playing
 from simulator.scenario_file import to_document
 from validate.compare import METRICS, Comparison, compare, errors_of, paths
 from validate.engine import ChatEngine
@@ -25,7 +27,9 @@ from validate.journal import Journal
 from validate.link import split_command
 from validate.measure import measured
 from validate.order_desk.tasks import check
+from validate.phases import beside, measured_phases, predicted_phases
 from validate.proof import Proof
+from validate.report_engines import FAKE, VLLM, engines_of
 from validate.round import MAX_WINDOW
 from validate.session import (
     Job,
@@ -35,29 +39,31 @@ from validate.session import (
     changed_twice,
     desk_jobs,
     desk_tools,
-    fake_engines,
     meta_of,
 )
+from validate.shadow import shadow
 from validate.tools import ToolBox
-
-FAKE, VLLM = "fake:", "vllm:"
-"""In place of a URL: the in-process fake engine; `vllm:FOLDER`, real vLLM in this process on a model's folder."""
-
-_LONGEST_TEXT, _MODEL_LEN, _KV_BYTES = 24, 16_384, 512 << 20
-"""In-process vLLM is for small models: short texts, so that even random weights end a step, and a small cache."""
+from validate.verdicts import verdicts
 
 JOURNAL, _DESK = "journal.db", ".desk.db"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """One strategy's real run: what was played, the journal's proof, the comparison (None where nothing finished)."""
+    """One strategy's real run: what was played, the journal's proof, the comparison (None where nothing finished).
+
+    `phases` are seconds by family, measured and predicted; `verdicts` how reviews went beside the assumed acceptance;
+    `shadow` what drafts beside a strong-only run would have been.
+    """
 
     strategy: str
     played: tuple[Played, ...]
     proof: Proof
     changed_twice: int
     comparison: Comparison | None
+    phases: dict[str, dict[str, float]]
+    verdicts: dict[str, float]
+    shadow: dict[str, Any]
 
 
 def validate(
@@ -71,6 +77,7 @@ def validate(
     out: Path | None = None,
     faults: int | None = None,
     resume: bool = False,
+    shadow_tasks: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Validation]:
     """Run a scenario's strategies for real and compare with the prediction.
@@ -91,6 +98,8 @@ def validate(
         Seed of injected faults, for the fake engines.
     resume : bool
         Go on with the journals in `out`; without it, journals that are there are an error.
+    shadow_tasks : int
+        After strong-only, drafts and reviews beside so many of its tasks (`validate.shadow`).
 
     Raises
     ------
@@ -100,6 +109,8 @@ def validate(
     fake = weak == FAKE
     names = tuple(dict.fromkeys(map(str, strategies or case.scenario.strategies)))
     _must_fit(case, names, weak, strong, tools, jobs, faults)
+    if shadow_tasks and "strong_only" not in names:
+        raise InputError(f"--shadow runs beside strong_only, which is not among {', '.join(names)}")
     chosen = tuple(jobs) if jobs is not None else desk_jobs(20)
     if twice := [n for n, count in Counter(j.name for j in chosen).items() if count > 1]:
         raise InputError(f"task {twice[0]!r} is there twice; every task needs a name of its own")
@@ -110,7 +121,10 @@ def validate(
         found = {}
         for name, folder in folders.items():
             keep = out is not None or not fake
-            play = _Play(case, name, (weak, strong), tools, folder, faults, keep_desks=keep, resume=resume)
+            beside_it = shadow_tasks if name == "strong_only" else 0
+            play = _Play(
+                case, name, (weak, strong), tools, folder, faults, keep_desks=keep, resume=resume, shadow=beside_it
+            )
             found[name] = asyncio.run(play.run(chosen, progress))
         return found
 
@@ -168,6 +182,7 @@ class _Play:
     faults: int | None
     keep_desks: bool
     resume: bool
+    shadow: int
 
     async def run(self, jobs: Sequence[Job], progress: Callable[[str], None]) -> Validation:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -178,14 +193,25 @@ class _Play:
         clock = VirtualClock(start_s) if fake else RealClock(start_s)
         played, twice = [], 0
         async with AsyncExitStack() as stack:
-            engines = await _engines(self.case, self.urls, jobs, clock, stack)
+            engines = await engines_of(self.case, self.urls, jobs, clock, stack)
             session = Session(self.case, self.name, engines, clock, path, faults=self.faults)
             for job in jobs:
                 done, again = await self._job(session, job)
                 played.append(done)
                 twice += again
                 progress(f"{self.name}: {job.name}: {done.status}")
-        return self._result(path, played, twice)
+            drafts = await self._shadow(path, jobs, engines) if self.shadow else {}
+        return self._result(path, played, twice, drafts)
+
+    async def _shadow(self, path: Path, jobs: Sequence[Job], engines: Mapping[Role, ChatEngine]) -> dict[str, Any]:
+        """Drafts and reviews beside what has been played; tools are only looked at."""
+        effects = effect_map(dict(self.case.scenario.effects.map))
+        with Journal(path) as journal:
+            if self.tools is not None:
+                async with ToolBox.stdio(split_command(self.tools), effects=effects) as box:
+                    return await shadow(journal, jobs, engines, box, self.shadow)
+            async with desk_tools(None, own_process=False) as (box, _):
+                return await shadow(journal, jobs, engines, box, self.shadow)
 
     async def _job(self, session: Session, job: Job) -> tuple[Played, int]:
         """Play one task with a tool server of its own; also says how many keys changed the desk twice."""
@@ -202,58 +228,24 @@ class _Play:
         async with desk_tools(file, own_process=self.urls[0] != FAKE) as (box, database):
             return await session.play(job, box, lambda task: check(database, task)), changed_twice(database)
 
-    def _result(self, path: Path, played: Sequence[Played], twice: int) -> Validation:
+    def _result(self, path: Path, played: Sequence[Played], twice: int, drafts: dict[str, Any]) -> Validation:
         scenario = self.case.scenario
         with Journal(path) as journal:
             found = paths(journal, scenario.protocol.repair_mode)
             meta = {"strategy": self.name, "scenario": to_document(scenario), "seed": scenario.run.seed}
-            measured(journal, meta).save(self.folder)
+            run = measured(journal, meta)
+            run.save(self.folder)
+            central = predicted_phases(found, playing(scenario, self.name), Pricing(self.case.sites)) if found else {}
             return Validation(
                 strategy=self.name,
                 played=tuple(played),
                 proof=journal.proof(),
                 changed_twice=twice,
                 comparison=compare(self.case, self.name, found) if found else None,
+                phases=beside(measured_phases(run), central) if found else {},
+                verdicts=verdicts(journal, self.case.acceptance.value),
+                shadow=drafts,
             )
-
-
-async def _engines(
-    case: Case, urls: tuple[str, str], jobs: Sequence[Job], clock: Any, stack: AsyncExitStack
-) -> Mapping[Role, ChatEngine]:
-    """Both engines; servers' connections are closed when `stack` is."""
-    if urls[0] == FAKE:
-        return fake_engines(case, jobs, clock)
-    from validate.openai_server import OpenAIServer
-
-    out: dict[Role, ChatEngine] = {}
-    for role, url in zip((Role.WEAK, Role.STRONG), urls, strict=True):
-        if url.startswith(VLLM):
-            out[role] = _in_process(url.removeprefix(VLLM), case, clock, stack)
-            continue
-        api = case.side(role).api
-        server = OpenAIServer(url, clock, model=api.partition("/")[2] if api else None)
-        stack.push_async_callback(server.close)
-        out[role] = server
-    return out
-
-
-def _in_process(folder: str, case: Case, clock: Any, stack: AsyncExitStack) -> ChatEngine:
-    """Real vLLM in this process; a folder without a model is bad input."""
-    from validate.vllm_offline import VllmOffline
-
-    if not (Path(folder) / "config.json").is_file():
-        raise InputError(f"{VLLM}{folder}: no config.json there; name the folder of a model")
-    engine = VllmOffline(
-        folder,
-        clock,
-        temperature=1.0,
-        seed=case.scenario.run.seed,
-        longest_text=_LONGEST_TEXT,
-        max_model_len=_MODEL_LEN,
-        kv_cache_memory_bytes=_KV_BYTES,
-    )
-    stack.callback(engine.close)
-    return engine
 
 
 def document(case: Case, found: Mapping[str, Validation]) -> dict[str, Any]:
@@ -277,6 +269,9 @@ def document(case: Case, found: Mapping[str, Validation]) -> dict[str, Any]:
             "unresolved": sum(p.unresolved for p in held),
             "stopped": sum(p.stopped for p in held),
         },
+        "phases": {name: v.phases for name, v in found.items()},
+        "verdicts": {name: v.verdicts for name, v in found.items() if v.verdicts},
+        "shadow": next((v.shadow for v in found.values() if v.shadow), None),
         "strategies": {name: _one(v) for name, v in found.items()},
     }
 
@@ -287,6 +282,7 @@ def _one(v: Validation) -> dict[str, Any]:
     return {
         "errors": None if v.comparison is None else {m: dict(e) for m, e in v.comparison.errors.items()},
         "in_band": None if v.comparison is None else dict(v.comparison.in_band),
+        "pairs": {"time_s": [] if v.comparison is None else _pairs(v.comparison)},
         "tasks": {
             "played": len(v.played),
             "finished": status["finished"],
@@ -296,3 +292,8 @@ def _one(v: Validation) -> dict[str, Any]:
         },
         "proof": asdict(v.proof),
     }
+
+
+def _pairs(c: Comparison) -> list[list[float]]:
+    """Measured and predicted time of each task, and its band."""
+    return [[*p, *band] for p, band in zip(c.pairs["time_s"], c.bands, strict=True)]

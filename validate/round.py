@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MAX_WINDOW = 9
 """Verdict labels are single digits, so that a verdict is one token."""
 
-_VERDICT_TOKENS = 4
+VERDICT_TOKENS = 4
 """Room for a verdict: one digit, and what a tokenizer may put around it."""
 
 INSTRUCTION = (
@@ -98,7 +98,7 @@ class Round:
                 return ticket
             case Wait(tickets):
                 done = await self.beside.first(tickets)
-                return replace(done, answer=self.settle[done.ticket.number](done.answer))
+                return done._replace(answer=self.settle[done.ticket.number](done.answer))
             case Cancel(ticket):
                 await self.beside.cancel(ticket)
                 return None
@@ -185,7 +185,7 @@ class Round:
             messages=messages,
             tools=r.tools.specs,
             labels=labels,
-            max_tokens=_VERDICT_TOKENS if labels else r.limits.max_tokens,
+            max_tokens=VERDICT_TOKENS if labels else r.limits.max_tokens,
         )
         known = r.journal.find(r.task.id, r.round, "asked", slot)
         if known is None:

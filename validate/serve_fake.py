@@ -74,6 +74,8 @@ class FakeService:
     dep : Deployment
     factors : mapping name -> float or None
         Device and engine factors that the server obeys; None: the central ones.
+    env : simpy.Environment or None
+        A clock that is shared with other services; None: one of its own.
 
     Raises
     ------
@@ -85,14 +87,16 @@ class FakeService:
     Prefixes are found by whole cache blocks of the prompt; generated tokens are not found again.
     """
 
-    def __init__(self, dep: Deployment, factors: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self, dep: Deployment, factors: Mapping[str, float] | None = None, env: simpy.Environment | None = None
+    ) -> None:
         if dep.speculation is not None:
             raise InputError(f"{dep.label}: a fake server decodes one token at a time; leave the decode option out")
         self.dep = dep
         self.model = StepModel(dep, factors)
         rule = self.model.rule
         page = dep.engine.page_tokens
-        self.env = simpy.Environment()
+        self.env = simpy.Environment() if env is None else env
         self.ledger = HashLedger(self.model.kv_tokens, rule.block_tokens, page)
         self.engine = Engine(self.env, self.model, skip_ahead=False, log=self._stepped, ledger=self.ledger)
         self.block_tokens = rule.block_tokens

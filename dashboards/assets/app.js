@@ -28,6 +28,13 @@ window.dash_clientside.specroof = {
     if (value === null || value === undefined) return "";
     return Number(value).toPrecision(4).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
   },
+  // A turned knob has come to rest when nothing follows for a moment; then the server is asked, once.
+  settle: function () {
+    const mine = (window.specroofTurn = (window.specroofTurn || 0) + 1);
+    return new Promise((resolve) => {
+      window.setTimeout(() => resolve(mine === window.specroofTurn ? mine : window.dash_clientside.no_update), 50);
+    });
+  },
   // Another scenario begins the page anew; what was set for the last one does not apply.
   restart: function (value) {
     const now = new URLSearchParams(window.location.search).get("scenario");
@@ -37,3 +44,20 @@ window.dash_clientside.specroof = {
     return "?" + new URLSearchParams({scenario: value}).toString();
   },
 };
+
+// What the controls lack for those who do not see or point: a list's own button in the order of the Tab key and named
+// by the words above it, in place of a hidden field; a name for the file field.
+new MutationObserver(function () {
+  document.querySelectorAll(".knob .dash-dropdown-wrapper").forEach((box) => {
+    const [field, button] = [box.querySelector(".dash-dropdown-focus-target"), box.querySelector("button")];
+    const words = box.parentElement.querySelector(".words");
+    if (!field || !button || !words) return;
+    field.tabIndex = -1;
+    button.tabIndex = 0;
+    const names = button.getAttribute("aria-labelledby") || "";
+    if (!names.split(" ").includes(words.id)) button.setAttribute("aria-labelledby", words.id + " " + names);
+  });
+  document.querySelectorAll("input[type='file']:not([aria-label])").forEach((field) => {
+    field.setAttribute("aria-label", field.parentElement.textContent || "Upload a file");
+  });
+}).observe(document, {subtree: true, childList: true});

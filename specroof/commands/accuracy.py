@@ -51,6 +51,8 @@ def _render(console: Console, found: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from validate.accuracy.score import cannot_tell
+
     for title, lines in (("By group", found["groups"]), ("Always shown", found["lanes"])):
         table = Table(box=None, pad_edge=False, title=title, title_justify="left")
         names = list(lines[0]["group"]) if lines else []
@@ -61,6 +63,7 @@ def _render(console: Console, found: dict[str, Any]) -> None:
         for line in [*lines, *([{"group": dict.fromkeys(names, "all"), **found["overall"]}] if names else [])]:
             cells = [_figure(line[key]) for key in _FIGURES]
             band = "-" if line["in_band"] is None else f"{100 * line['in_band']:.0f} %"
+            band += ", cannot tell" if cannot_tell(line) else ""
             keys = [Text(str(value)) for value in line["group"].values()]
             table.add_row(*keys, str(line["n"]), str(line["covered"]), *cells, band)
         console.print(table)

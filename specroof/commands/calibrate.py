@@ -197,7 +197,7 @@ def _show(console: Any, result: dict[str, Any]) -> None:
 
     errors = sorted(abs(r["error"]) for r in result["residuals"])
     console.print(
-        f"{escape(result['deployment'])}: {result['n']} times, median error after the fit {errors[len(errors) // 2]:.1%};"
+        f"{escape(result['deployment'])}: {result['n']} times, median error of the fit {errors[len(errors) // 2]:.1%};"
         f" written to {escape(result['output'])}",
         soft_wrap=True,
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from specroof.calibrated import checked
+from specroof.output import emit
 
 EXAMPLE = "Example: specroof serve-fake --model Qwen/Qwen3-8B --hardware h200 --port 8000 --speed 10"
 
@@ -33,6 +34,7 @@ def serve_fake(
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")] = 8000,
     speed: Annotated[float, typer.Option(help="Seconds of the model's clock in a second of ours.")] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Say the address as one JSON document on stdout.")] = False,
 ) -> None:
     """Serve a model that is not there: chat, completions and metrics, timed by the step model; text is filler."""
     from costmodel.deployment import deploy
@@ -54,10 +56,11 @@ def serve_fake(
     )
     dep = with_factors(dep, dict(parse_setting(text) for text in settings or ()))
     service = FakeService(dep)
-    _serve(application(service, dep.model.name, speed), port, f"{dep.label}, {speed:g} times real time")
+    said = {"model": dep.model.name, "deployment": dep.label, "speed": speed}
+    _serve(application(service, dep.model.name, speed), port, said, as_json)
 
 
-def _serve(app: object, port: int, what: str) -> None:
+def _serve(app: object, port: int, said: dict[str, Any], as_json: bool) -> None:
     """Listen on 127.0.0.1 until interrupted; the address goes to stdout once connections are taken."""
     import socket
     import sys
@@ -74,7 +77,9 @@ def _serve(app: object, port: int, what: str) -> None:
         except OSError as error:
             raise InputError(f"--port {port}: {error.strerror or error}") from None
         listener.listen(128)
-        sys.stdout.write(f"http://127.0.0.1:{listener.getsockname()[1]}/v1 serves {what}\n")
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        line = f"{url} serves {said['deployment']}, {said['speed']:g} times real time"
+        emit({"url": url, **said}, as_json, lambda console: console.print(line, soft_wrap=True))
         sys.stdout.flush()
         config = uvicorn.Config(app, log_level="error", lifespan="on")  # type: ignore[arg-type]  # an ASGI application
         uvicorn.Server(config).run(sockets=[listener])

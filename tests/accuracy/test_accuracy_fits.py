@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from validate.accuracy import bands, fit_edge, fit_generations
+from validate.accuracy import bands, fit_edge, fit_edge_devices, fit_generations
 from validate.accuracy.factors import row_factors
 from validate.accuracy.predict import prepare
+from validate.accuracy.score import NO_BAND, cannot_tell
 from validate.accuracy.tables import Row, parse_note
 
 
@@ -38,6 +39,26 @@ def test_the_edge_fit_finds_the_factors_rows_were_made_with():
     errors = np.log(prepare(rows).values(found, {}) / [r.value for r in rows])
     assert float(np.abs(errors).max()) < 0.06  # the priors pull, the first values are 0.8 and 0.7
     assert found["rtx-4090/q4_0/llama.cpp"]["gemm_memory"] == pytest.approx(0.62, rel=0.08)
+
+
+def test_what_plans_take_of_the_edge_fit_is_the_device_with_its_libraries_and_an_unseen_one_in_a_wider_band():
+    devices = ("RTX 4090 24GB", "RTX 3090 24GB", "RTX 3060 12GB")
+    shapes = [("decode", 1.0, c) for c in (0.0, 512.0, 2048.0)] + [("prefill", n, 0.0) for n in (512.0, 2048.0)]
+    rows = [
+        row(hardware=d, weight_dtype=w, phase=p, input_tokens=n, context_tokens=c)
+        for d in devices for w in ("q4_0", "q8_0") for p, n, c in shapes
+    ]  # fmt: skip
+    truth = {f"{d}/{w}/llama.cpp": {"gemm_memory": m} for d, m in zip(
+        ("rtx-4090", "rtx-3090", "rtx-3060"), (0.8, 0.65, 0.5), strict=True) for w in ("q4_0", "q8_0")}  # fmt: skip
+    found = fit_edge_devices.entries(fit_edge.solve(made(rows, truth, {}), {}))
+    assert set(found) == {"class:workstation", "rtx-4090", "rtx-3090", "rtx-3060"}
+    unseen = found["class:workstation"]["gemm_memory"]
+    for device, value in (("rtx-4090", 0.8), ("rtx-3090", 0.65), ("rtx-3060", 0.5)):
+        own = found[device]["gemm_memory"]
+        assert own.value == pytest.approx(value, rel=0.08)
+        assert own.low < value < own.high
+        assert own.high / own.low < unseen.high / unseen.low
+        assert unseen.low < value < unseen.high
 
 
 def test_an_unseen_device_takes_its_classes_values():
@@ -73,6 +94,14 @@ def test_bands_are_looked_up_from_the_special_to_the_general(monkeypatch):
     assert bands.half_width(subject, True) == pytest.approx(0.4)
 
 
-def test_every_bundled_width_is_a_width():
+def test_every_bundled_width_is_a_width_but_for_first_tokens_under_open_loads():
+    """First tokens near saturation are not told: their bands are reported as such (`score.cannot_tell`)."""
     for kind, table in bands.bundled_bands().items():
-        assert all(0 <= value < 3 for value in table.values()), kind
+        untold = kind.startswith(("ttft/", "ttft_tail/"))
+        assert all(value >= 0 and (untold or value <= NO_BAND / 2) for value in table.values()), kind
+
+
+def test_a_band_wider_than_a_factor_of_ten_either_way_is_no_prediction():
+    assert not cannot_tell({"band_log_width": 2 * np.log(9.0)})
+    assert cannot_tell({"band_log_width": 2 * np.log(11.0)})
+    assert not cannot_tell({"band_log_width": None})

@@ -102,7 +102,10 @@ def test_a_batch_that_overflows_the_cache_runs_in_waves():
         ({"metric": "op_ms", "phase": "attention"}, "heads not stated"),
         ({"model": "meta-llama/Llama-3.1-405B"}, "weights exceed the memory of the stated devices"),
         ({"metric": "tpot_ms", "kind": "serving", "phase": "e2e", "note": "mtp=3"}, "multi-token prediction"),
-        ({"metric": "happiness_p99", "kind": "serving", "phase": "e2e"}, "metric happiness_p99 of serving has no model"),
+        (
+            {"metric": "happiness_p99", "kind": "serving", "phase": "e2e"},
+            "metric happiness_p99 of serving has no model",
+        ),
         ({"metric": "tpot_ms", "kind": "serving", "phase": "e2e", "batch": ""}, "neither concurrency nor request rate"),
     ],
 )

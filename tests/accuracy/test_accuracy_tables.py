@@ -7,7 +7,7 @@ import csv
 import pytest
 
 from hwprofiles.errors import InputError
-from validate.accuracy.tables import COLUMNS, PREDICTED, load_rows, parse_note, write_predictions
+from validate.accuracy.tables import COLUMNS, MORE_THAN_LIMIT, PREDICTED, load_rows, parse_note, write_predictions
 
 HEADER = ",".join(COLUMNS)
 LINE = "me,H100-SXM-80GB,1,Qwen/Qwen3-8B,bf16,bf16,vllm,decode,4,1,512,1,step_ms,9.5,ms,measured,a=1;plain words"
@@ -89,3 +89,15 @@ def test_predictions_keep_every_row_in_order(tmp_path):
 
 def test_notes_with_equal_signs_and_gaps():
     assert parse_note(" a=1 ;; b=x=y; ;last") == {"a": "1", "b": "x=y", "last": ""}
+
+
+@pytest.mark.parametrize(("e2e_ms", "odd"), [(33_000, True), (31_000, False)])
+def test_a_run_that_kept_more_sequences_running_than_its_limit_is_marked(tmp_path, e2e_ms, odd):
+    """(e2e - 1 s) * 800 tokens/s / 200 tokens a request = 128 or 120 running, of 125 that the engine was allowed."""
+    line = "me,H100-SXM-80GB,1,Qwen/Qwen3-8B,bf16,bf16,vllm,e2e,,100,0,200,{},ms,measured,max_num_seqs=125"
+    figures = {"e2e_mean_ms": e2e_ms, "ttft_mean_ms": 1000, "output_tok_s": 800}
+    lines = [line.format(f"{name},{value}") for name, value in figures.items()]
+    other = line.replace("Qwen3-8B", "Qwen3-4B").format("e2e_mean_ms,90000")
+    *run, alone = load_rows([table(tmp_path, *lines, other)])
+    assert [MORE_THAN_LIMIT in row.note for row in run] == [odd] * 3
+    assert MORE_THAN_LIMIT not in alone.note

@@ -62,9 +62,9 @@ SIGHTS = {
 
 @pytest.mark.parametrize("sight", SIGHTS)
 def test_strategies_can_be_told_apart_by_colour_or_by_symbol(sight):
-    assert len(set(template.STRATEGY_COLOURS.values())) == len(STRATEGY_LABELS) == 9
+    assert len(set(template.STRATEGY_COLOURS.values())) == len(STRATEGY_LABELS) == 10
     assert set(template.STRATEGY_COLOURS) == set(template.STRATEGY_SYMBOLS) == set(STRATEGY_LABELS)
-    assert len(set(template.STRATEGY_SYMBOLS.values())) == 9
+    assert len(set(template.STRATEGY_SYMBOLS.values())) == 10
     places = {name: lab(seen(colour, SIGHTS[sight])) for name, colour in template.STRATEGY_COLOURS.items()}
     first_four = ("strong_only", "weak_only", "step_verification", "spec_agent")
     assert min(math.dist(places[a], places[b]) for a, b in itertools.combinations(first_four, 2)) > 20

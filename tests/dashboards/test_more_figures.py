@@ -1,4 +1,4 @@
-"""The figures of engines, latencies, fronts, spreads, fleets, sweeps and real runs, by their traces."""
+"""The figures of engines, latencies, fronts, spreads, fleets and sweeps, by their traces."""
 
 import math
 
@@ -165,20 +165,3 @@ def test_a_sweep_is_a_line_per_strategy_with_its_range():
     assert rounded(line.y) == [0.8, 0.6]
     assert rounded(line.error_y.array) == [0.1, 0.0]
     assert figures.swept(frame, "window", "time_s").layout.yaxis.title.text == "time per task (s)"
-
-
-def test_measured_stands_beside_the_predicted_band():
-    document = {
-        "measured": {"spec_agent": {"time_s": 11.0, "api_usd": 0.0}},
-        "predicted": {
-            "spec_agent": {
-                "time_s": {"value": 10.0, "low": 8.0, "high": 13.0},
-                "api_usd": {"value": 0.0, "low": 0.0, "high": 0.0},
-            }
-        },
-    }
-    figure = figures.measured(document)
-    band, dot = figure.data
-    assert rounded(band.error_x.array) == [0.3]
-    assert rounded(dot.x) == [1.1]
-    assert "not predicted" in figure.layout.xaxis.title.text

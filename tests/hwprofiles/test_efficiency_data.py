@@ -9,6 +9,11 @@ from hwprofiles import DEVICE_CLASSES, FACTOR_NAMES, InputError, efficiency, har
 EXPONENTS = ("roof_exponent", "roof_exponent_8bit")
 SHARES = [n for n in FACTOR_NAMES if n not in EXPONENTS and not n.endswith(("_s", "_j", "_k", "_n", "_tokens"))]
 NOT_FITTED = {"linear_attention_compute", "linear_attention_s", "flop_j", "byte_j", "idle_w_share"}
+EDGE = ("workstation", "edge_soc", "npu")
+EDGE_FITTED = {
+    *("gemm_memory", "gemm_memory_8bit", "expert_memory"),
+    *("gemm_compute", "gemm_compute_8bit", "expert_compute", "attention_prefill_compute"),
+}
 TYPICAL = {  # a device of each class that prints a power limit, or None
     "dc_gpu": "h100",
     "workstation": "rtx-pro-6000",
@@ -28,8 +33,8 @@ def test_every_factor_with_its_band(device_class):
     for name, factor in eff.factors.items():
         assert 0 < factor.low < factor.high, name
         assert factor.low <= factor.value <= factor.high, name
-        # data-centre GPUs alone have been fitted; energy nowhere
-        fitted = device_class == "dc_gpu" and name not in NOT_FITTED
+        # steps of data-centre GPUs and what edge devices reach of peaks and bandwidth; energy nowhere
+        fitted = name not in NOT_FITTED if device_class == "dc_gpu" else device_class in EDGE and name in EDGE_FITTED
         assert factor.tier == ("fitted" if fitted else "assumed"), name
         assert len(factor.source) > 10, name
     assert eff.values() == {name: factor.value for name, factor in eff.factors.items()}
@@ -85,7 +90,8 @@ def test_full_load_draws_about_the_power_limit(device_class):
 def test_a_measured_device_has_its_own_factors_and_others_those_of_their_class():
     assert efficiency("h100").name == "h100"
     assert efficiency("l4") == efficiency("dc_gpu") == efficiency("DC-GPU")
-    assert efficiency("strix halo").name == "edge_soc"
+    assert efficiency("strix halo").name == "ryzen-ai-max-395"
+    assert efficiency("jetson-orin-nx") == efficiency("edge_soc")
     with pytest.raises(InputError, match="unknown hardware 'dc_gpus'"):
         efficiency("dc_gpus")
 
@@ -95,6 +101,23 @@ def test_a_measured_device_has_its_own_factors_and_others_those_of_their_class()
 def test_a_measured_device_has_a_narrower_band_than_its_class(device, name):
     own, common = efficiency(device).factors[name], efficiency("dc_gpu").factors[name]
     assert own.high / own.low < common.high / common.low
+
+
+@pytest.mark.parametrize("device", ["jetson-agx-orin", "ryzen-ai-max-395", "rtx-3090", "m3-max", "dgx-spark"])
+def test_decode_on_a_measured_edge_device_is_better_known_than_on_one_of_its_class(device):
+    own, common = efficiency(device), efficiency(hardware(device).device_class)
+    a, b = own.factors["gemm_memory"], common.factors["gemm_memory"]
+    assert a.high / a.low < b.high / b.low
+    assert a.tier == b.tier == "fitted"
+    assert "fit_edge" in a.source
+    assert own.factors["gemm_s"] == common.factors["gemm_s"]  # the library's, so it stays as assumed
+
+
+def test_a_calibration_on_top_of_the_bundled_ones_keeps_edge_devices(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('extends = "bundled"\n[factors.h100]\ngemm_memory = 0.5\n', encoding="utf-8")
+    assert efficiency("m3-max", file) == efficiency("m3-max")
+    assert efficiency("h100", file).factors["gemm_memory"].value == 0.5
 
 
 def test_a_calibration_file_replaces_the_bundled_one(tmp_path):

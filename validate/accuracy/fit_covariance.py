@@ -21,8 +21,7 @@ def curvature(residuals: Array, jacobian: Array) -> Array:
         With W = diag(1 / sqrt(1 + r^2)), the weight the loss gives a row.
     """
     weighted = jacobian / (1.0 + residuals**2)[:, None] ** 0.25
-    covariance: Array = np.linalg.inv(weighted.T @ weighted)
-    return covariance
+    return np.asarray(np.linalg.inv(weighted.T @ weighted), dtype=np.float64)
 
 
 def covariance_lines(key: str, names: Sequence[str], matrix: Array) -> list[str]:

@@ -6,7 +6,8 @@ for e_m (memory) and e_c (compute), and by class and library one scale of the fi
 scan reaches. Every effect has a normal prior around zero: a device without rows is the same fit with its effects at
 zero. Least squares on log(predicted / measured) with a soft-L1 loss; rows that `odd` marks are left out.
 
-Command: `python -m validate.accuracy.fit_edge TABLE.csv... -o FILE.toml`
+Command: `python -m validate.accuracy.fit_edge TABLE.csv... -o FILE.toml --devices
+hwprofiles/data/efficiency/fitted_edge.toml`
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from hwprofiles.calibration import BUNDLED
+from hwprofiles.efficiency import Efficiency
 from hwprofiles.load import efficiency
 from validate.accuracy.factors import FactorTable, bundled_generations
 from validate.accuracy.fit_covariance import covariance_lines, curvature
@@ -30,7 +33,10 @@ from validate.accuracy.tables import Row, load_rows
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
+Key = tuple[str, str, str, str]
+"""Device class, device, storage type and library of a deployment."""
 CLASSES = ("workstation", "edge_soc", "npu", "cpu")
+MAIN = ("memory", "compute")
 _SPREAD = {"common": 0.5, "storage": 0.4, "device": 0.3, "own": 0.2}
 """Prior standard deviations of the effects on log e; the scales have that of `common`, three times wider."""
 _SCALES = ("fixed", "linear")
@@ -46,7 +52,12 @@ class Layout:
 
     names: tuple[tuple[str, ...], ...]
     spreads: Array
-    keys: Mapping[tuple[str, str, str, str], dict[str, list[int]]]
+    keys: Mapping[Key, dict[str, list[int]]]
+
+
+def assumed(group: str) -> Efficiency:
+    """What the effects multiply: the class's factors without this fit."""
+    return efficiency(group, BUNDLED)
 
 
 def is_edge(row: Row, subject: Subject | None) -> bool:
@@ -59,14 +70,14 @@ def is_edge(row: Row, subject: Subject | None) -> bool:
 def layout(subjects: Sequence[Subject]) -> Layout:
     """Parameters of every (class, device, dtype, library) among some rows."""
     index: dict[tuple[str, ...], int] = {}
-    keys: dict[tuple[str, str, str, str], dict[str, list[int]]] = {}
+    keys: dict[Key, dict[str, list[int]]] = {}
     for s in subjects:
         key = (s.device.device_class, s.device.name, s.dtype, s.library)
         if key in keys:
             continue
         group, device, dtype, library = key
         keys[key] = {name: [index.setdefault((name, "common", group, library), len(index))] for name in _SCALES}
-        for what in ("memory", "compute"):
+        for what in MAIN:
             effects = [
                 (what, "common", group),
                 (what, "storage", group, dtype, library),
@@ -82,11 +93,11 @@ def table(plan: Layout, x: Array) -> dict[str, dict[str, Any]]:
     """The factors of every key under parameters `x`, (n,) or (n_samples, n)."""
     found: dict[str, dict[str, Any]] = {}
     for (group, device, dtype, library), parts in plan.keys.items():
-        found[f"{device}/{dtype}/{library}"] = _factors(group, {w: _summed(x, p) for w, p in parts.items()})
+        found[f"{device}/{dtype}/{library}"] = factors_of(group, {w: _summed(x, p) for w, p in parts.items()})
         no_device = {
             w: _summed(x, [i for i in p if plan.names[i][1] in ("common", "storage")]) for w, p in parts.items()
         }
-        found[f"class:{group}/{dtype}/{library}"] = _factors(group, no_device)
+        found[f"class:{group}/{dtype}/{library}"] = factors_of(group, no_device)
     return found
 
 
@@ -95,10 +106,11 @@ def _summed(x: Array, places: list[int]) -> Any:
     return total[:, None] if x.ndim == 2 else float(total)
 
 
-def _factors(group: str, log: Mapping[str, Any]) -> dict[str, Any]:
-    first = efficiency(group).values()
-    memory = np.minimum(first["gemm_memory"] * np.exp(log["memory"]), _MOST["memory"])
-    compute = np.minimum(first["gemm_compute"] * np.exp(log["compute"]), _MOST["compute"])
+def factors_of(group: str, log: Mapping[str, Any], most: Mapping[str, float] = _MOST) -> dict[str, Any]:
+    """The factors of a class under sums of effects by `memory`, `compute`, `fixed`, `linear`; shares end at `most`."""
+    first = assumed(group).values()
+    memory = np.minimum(first["gemm_memory"] * np.exp(log["memory"]), most["memory"])
+    compute = np.minimum(first["gemm_compute"] * np.exp(log["compute"]), most["compute"])
     share = compute / first["gemm_compute"]
     fixed = np.exp(log["fixed"])
     return {
@@ -106,8 +118,8 @@ def _factors(group: str, log: Mapping[str, Any]) -> dict[str, Any]:
         "gemm_memory_8bit": memory,
         "expert_memory": memory,
         "gemm_compute": compute,
-        "gemm_compute_8bit": np.minimum(first["gemm_compute_8bit"] * share, _MOST["compute"]),
-        "expert_compute": np.minimum(first["expert_compute"] * share, _MOST["compute"]),
+        "gemm_compute_8bit": np.minimum(first["gemm_compute_8bit"] * share, most["compute"]),
+        "expert_compute": np.minimum(first["expert_compute"] * share, most["compute"]),
         "attention_prefill_compute": np.minimum(first["attention_prefill_compute"] * share, 1.0),
         "linear_attention_compute": np.minimum(first["linear_attention_compute"] * share * np.exp(log["linear"]), 1.0),
         **{name: first[name] * fixed for name in _FIXED},
@@ -116,12 +128,17 @@ def _factors(group: str, log: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A solved fit: its parameters, their values and covariance (n, n), and the number of rows behind them."""
+    """A solved fit: parameters, their values and covariance (n, n), and each deployment's rows by what they show."""
 
     layout: Layout
     x: Array
     covariance: Array
-    n_rows: int
+    counts: Mapping[Key, Mapping[str, int]]
+
+    @property
+    def n_rows(self) -> int:
+        """Rows behind the fit."""
+        return sum(sum(c.values()) for c in self.counts.values())
 
     def factors(self) -> dict[str, dict[str, float]]:
         """Factors by `DEVICE/DTYPE/LIBRARY` and `class:CLASS/DTYPE/LIBRARY`."""
@@ -163,7 +180,17 @@ def solve(rows: Sequence[Row], generations: FactorTable | None = None) -> Fitted
         return np.vstack([np.nan_to_num(slope).T, np.diag(1.0 / plan.spreads)])
 
     found = least_squares(residuals, np.zeros(len(plan.names)), jac=jacobian, loss="soft_l1", max_nfev=30)
-    return Fitted(plan, found.x, curvature(residuals(found.x), jacobian(found.x)), len(kept))
+    covariance = curvature(residuals(found.x), jacobian(found.x))
+    return Fitted(plan, found.x, covariance, _counts([s for s in prepared.subjects if s is not None]))
+
+
+def _counts(subjects: Sequence[Subject]) -> dict[Key, dict[str, int]]:
+    """Rows by deployment: prefill shows what it computes, everything else what it moves."""
+    found: dict[Key, dict[str, int]] = {}
+    for s in subjects:
+        own = found.setdefault((s.device.device_class, s.device.name, s.dtype, s.library), dict.fromkeys(MAIN, 0))
+        own["compute" if s.kind == "prefill" else "memory"] += 1
+    return found
 
 
 def written(found: Fitted, source: str) -> str:
@@ -186,11 +213,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m validate.accuracy.fit_edge", description=__doc__)
     parser.add_argument("tables", nargs="+", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--devices", type=Path, help="also what plans are priced with, by device and class")
     given = parser.parse_args(argv)
     found = solve(load_rows(given.tables))
     names = ", ".join(sorted(path.name for path in given.tables))
     text = written(found, f"python -m validate.accuracy.fit_edge on {names}")
     given.output.write_text(text, encoding="utf-8")
+    if given.devices is not None:
+        from validate.accuracy import fit_edge_devices
+
+        command = "python -m validate.accuracy.fit_edge TABLES -o FILE --devices FILE"
+        text = fit_edge_devices.written(found, command, sorted(path.name for path in given.tables))
+        given.devices.write_text(text, encoding="utf-8")
     sys.stderr.write(f"{len(found.factors())} sets of factors to {given.output}\n")
 
 

@@ -22,6 +22,7 @@ from validate.accuracy.factors import HOST, FactorTable
 from validate.accuracy.fit_logs import Array, write
 from validate.accuracy.kinds import SERVING
 from validate.accuracy.predict import prepare
+from validate.accuracy.score import odd_share
 from validate.accuracy.tables import Row, load_rows
 
 FOLDS = 3
@@ -61,7 +62,7 @@ def widths(rows: Sequence[Row], errors: Sequence[Array]) -> dict[str, dict[str, 
     """Half widths by `KIND/GENERATION` where there are enough rows, and by `KIND/GROUP`."""
     cells: dict[str, list[float]] = {}
     for i, s in enumerate(prepare(rows).subjects):
-        if s is None or s.kind not in SERVING:
+        if s is None or s.kind not in SERVING or odd_share(rows[i], 0.0):
             continue
         for name in (f"{s.kind}/{s.generation}", f"{s.kind}/{group(s)}"):
             cells.setdefault(name, []).extend(abs(float(one[i])) for one in errors if np.isfinite(one[i]))

@@ -21,7 +21,7 @@ from validate.accuracy import calibration, page_targets
 from validate.accuracy.parity import bins, drawing
 from validate.accuracy.predict import predict_rows
 from validate.accuracy.report import ttft_intercepts
-from validate.accuracy.score import groups, lanes, odd, score, skipped
+from validate.accuracy.score import cannot_tell, groups, lanes, odd, score, skipped
 from validate.accuracy.tables import load_rows
 
 BY = ("table", "row_kind", "device", "dtype")
@@ -78,7 +78,9 @@ def page(results: dict[str, Any], plots: dict[str, str], targets: dict[str, Any]
         "Error is |predicted / measured - 1|; bias is the median of log(predicted / measured); *in band* is the share "
         "of rows whose measured value lies in the 90 % band, *band* the band's full width on a log scale. Device "
         "factors were fitted on these same tables (fitted rows are in the figures), so read the columns for bands, "
-        "which come from left-out rows, beside them. Rows that their source or physics marks as odd are scored apart.",
+        "which come from left-out rows, beside them; *cannot tell*: a band wider than a factor of ten either way, "
+        "which holds its rows because it says nothing. Rows that their source or physics marks as odd are "
+        "scored apart.",
         "",
         f"Rows: {overall['n']}, predicted: {overall['covered']}.",
         "",
@@ -124,7 +126,8 @@ def _table(lines: Sequence[dict[str, Any]]) -> list[str]:
         if line["covered"] == 0:
             continue
         figures = (f"{line[key]:.1f}" for key in ("median_ape", "p90_ape", "mean_ape", "bias"))
-        band = f"{100 * line['in_band']:.0f} % | {line['band_log_width']:.2f}"
+        unsure = " (cannot tell)" if cannot_tell(line) else ""
+        band = f"{100 * line['in_band']:.0f} % | {line['band_log_width']:.2f}{unsure}"
         keys = " | ".join(str(value) for value in line["group"].values())
         out.append(f"| {keys} | {line['n']} | {line['covered']} | {' | '.join(figures)} | {band} |")
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,10 @@ import numpy as np
 from hwprofiles.errors import unknown_name
 from validate.accuracy.kinds import SERVING
 from validate.accuracy.predict import Predicted
-from validate.accuracy.tables import COLUMNS, Row
+from validate.accuracy.tables import COLUMNS, MORE_THAN_LIMIT, Row
 
+NO_BAND = 2 * math.log(10.0)
+"""Full log width of a band that spans a factor of ten either way; a wider one is no prediction."""
 _KV_HEAVY = 0.05
 _SURE_OF_EXPERTS = 1.3
 """How many experts a pass touches is an estimate, so a step of them is impossible only well below its traffic."""
@@ -82,6 +85,8 @@ def odd_share(row: Row, floor_share: float) -> str:
             return "outlier by its source"
         if key.startswith("repeat runs"):
             return "repeats differ"
+        if key == MORE_THAN_LIMIT:
+            return key
     return "faster than its memory traffic" if floor_share >= 1.0 else ""
 
 
@@ -105,6 +110,12 @@ class Score:
     def document(self) -> dict[str, Any]:
         """As plain values."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+def cannot_tell(figures: Mapping[str, Any]) -> bool:
+    """Whether the median band of a group is wider than `NO_BAND`: it covers because it says nothing."""
+    width = figures["band_log_width"]
+    return width is not None and width > NO_BAND
 
 
 def score(rows: Sequence[Row], predictions: Sequence[Predicted]) -> Score:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hwprofiles.errors import InputError, nearest
@@ -14,6 +14,10 @@ COLUMNS: tuple[str, ...] = (
     "source", "hardware", "n_devices", "model", "weight_dtype", "kv_dtype", "engine", "phase", "batch",
     "input_tokens", "context_tokens", "output_tokens", "metric", "value", "unit", "kind", "note",
 )  # fmt: skip
+MORE_THAN_LIMIT = "more sequences at once than its limit"
+"""Key that the notes of a run get whose figures contradict the most sequences that its engine was started with."""
+_RUNNING = ("e2e_mean_ms", "ttft_mean_ms", "output_tok_s")
+_ROUNDING = 1.02
 PREDICTED = ("predicted", "low", "high", "status")
 """Columns that a predictions file has after those of its input."""
 
@@ -49,7 +53,7 @@ class Row:
 
 
 def load_rows(paths: Iterable[str | Path]) -> list[Row]:
-    """All rows of some tables, in order.
+    """All rows of some tables, in order; runs that contradict themselves have `MORE_THAN_LIMIT` in their notes.
 
     Parameters
     ----------
@@ -61,7 +65,34 @@ def load_rows(paths: Iterable[str | Path]) -> list[Row]:
     InputError
         A file that cannot be read, a missing column, a cell that is no number; the message names file and line.
     """
-    return [row for path in paths for row in read_table(path)]
+    return _marked([row for path in paths for row in read_table(path)])
+
+
+def _marked(rows: Sequence[Row]) -> list[Row]:
+    runs: dict[tuple[str, ...], list[int]] = {}
+    for i, row in enumerate(rows):
+        if row.note.get("max_num_seqs"):
+            settings = (v for k, v in row.text.items() if k not in ("metric", "value", "unit"))
+            runs.setdefault((row.table, *settings), []).append(i)
+    found = list(rows)
+    for places in runs.values():
+        if _over_its_limit([rows[i] for i in places]):
+            for i in places:
+                found[i] = replace(rows[i], note={**rows[i].note, MORE_THAN_LIMIT: ""})
+    return found
+
+
+def _over_its_limit(run: Sequence[Row]) -> bool:
+    """Little's law: running = (mean e2e - mean time to first token) * output rate / output tokens > max_num_seqs."""
+    figures = {row.metric: row.value for row in run}
+    try:
+        limit = float(run[0].note["max_num_seqs"])
+    except ValueError:
+        return False
+    if not run[0].output_tokens or any(name not in figures for name in _RUNNING):
+        return False
+    e2e_ms, first_ms, tokens_per_s = (figures[name] for name in _RUNNING)
+    return (e2e_ms - first_ms) * 1e-3 * tokens_per_s / run[0].output_tokens > _ROUNDING * limit
 
 
 def read_table(path: str | Path) -> Iterator[Row]:
