@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("dash")
 
-from dashboards import figures, shelf
+from dashboards import figures, knobs, shelf
 from dashboards.desk import Desk
 from dashboards.jobs import Jobs
 from dashboards.pages import explore
@@ -27,12 +27,12 @@ def test_knob_to_figures(benchmark, knob):
     """From the knobs of Explore to the JSON of its two figures; every round is another place of the knob."""
     desk = Desk(shelf.Shelf(), Jobs(1))
     scenario = load_scenario("retail-h200")
-    own = explore.own_values(scenario)
-    low, high, step = explore._SLIDERS[knob][2]
+    own = knobs.own_values(scenario)
+    low, high, step = knobs.SLIDERS[knob][2]
     places = itertools.cycle(np.arange(low, high, step)[::-1].tolist())
 
     def turn():
-        document = desk.glance(explore.changed(scenario, own | {knob: next(places)}, own))
+        document = desk.glance(knobs.changed(scenario, own | {knob: next(places)}, own))
         return [plotly.io.to_json(f, validate=False) for _, f in explore.pictures(document, "time")]
 
     turn()

@@ -173,6 +173,8 @@ def _of_model(calls: Sequence[Call], model: str | None) -> list[Call]:
         if len(known) > 1:
             raise InputError(f"the calls are of several models ({', '.join(known[:8])}): name one with --model")
         return list(calls)
+    if not known:
+        raise InputError("the calls name no model: leave --model out")
     if model not in known:
         raise unknown_name("model of the calls", model, known)
     return [c for c in calls if c.model == model]

@@ -13,6 +13,7 @@ from dataclasses import replace
 from costmodel.deployment import Deployment
 from costmodel.protocol import Role
 from simulator.case import Case
+from simulator.scenario import Scenario
 
 TOKEN_SPECULATION = "token_speculation"
 
@@ -28,3 +29,10 @@ def plain_case(case: Case) -> Case:
     assert isinstance(site.server, Deployment)
     plain = replace(site, server=replace(site.server, speculation=None))
     return replace(case, sites={**case.sites, Role.STRONG: plain})
+
+
+def with_baseline(scenario: Scenario) -> Scenario:
+    """The scenario with `strong_only` first where it names no baseline of its own: every comparison needs it."""
+    if "strong_only" in scenario.strategies:
+        return scenario
+    return replace(scenario, strategies=("strong_only", *scenario.strategies))

@@ -170,7 +170,8 @@ def _map(
         return spread(values, knots, (y, x))
 
     central = idle.log_ratio + everywhere(moved)
-    noise, error = everywhere(half), left_out(moved, knots, (y, x))
+    noise = everywhere(half) if scenario.run.seeds > 1 else np.full(central.shape, np.inf)
+    error = left_out(moved, knots, (y, x))
     failed = tuple(
         {"x": x.values[j], "y": y.values[i], "reason": row["failed"]}
         for (i, j), row in zip(((i, j) for i in knots[0] for j in knots[1]), rows, strict=True)
@@ -235,7 +236,7 @@ def _notes(
     run: tuple[int, str], knots: tuple[int, int], cells: tuple[int, ...], error: float, noise: Array, known: bool
 ) -> tuple[str, ...]:
     (seeds, strategy), n, of = run, math.prod(knots), math.prod(cells)
-    found = [f"{seeds} paired seeds a simulated cell"]
+    found = [f"{seeds} paired seed{'' if seeds == 1 else 's'} a simulated cell"]
     if n < of:
         found.append(
             f"{n} of {of} cells are simulated; what load changes is interpolated between them, which may be off by "

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from simulator.arrivals import TraceRequest
 
 
+_REVIEWED = ("step_verification", "spec_agent", "spec_agent_pipelined", "spec_agent_adaptive")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A scenario made ready.
@@ -103,14 +106,17 @@ def prepare(scenario: Scenario) -> Case:
     p = scenario.protocol
     law_, acceptance, rung = stated_acceptance(scenario)
     tasks = tasks_of(scenario, work)
+    sizes = ProtocolSizes(p.instruction_tokens, round(p.verdict_tokens.value), p.repair_mode)
     _must_fit(sites, tasks)
+    if not set(_REVIEWED).isdisjoint(scenario.strategies):
+        _review_must_fit(sites[Role.STRONG].server, tasks, sizes)
     _must_end(tasks, p.window)
     return Case(
         scenario=scenario,
         sites=sites,
         workload=work,
         tasks=tasks,
-        sizes=ProtocolSizes(p.instruction_tokens, round(p.verdict_tokens.value), p.repair_mode),
+        sizes=sizes,
         law=law_,
         acceptance=acceptance,
         rung=rung,
@@ -147,6 +153,19 @@ def _must_fit(sites: Mapping[Role, Site], tasks: Sequence[Task]) -> None:
                 needed_bytes=longest * each,
                 available_bytes=room * each,
             )
+
+
+def _review_must_fit(server: Deployment | Api, tasks: Sequence[Task], sizes: ProtocolSizes) -> None:
+    """A verdict on the last step of the longest context can be asked for; without its segment, which may be short."""
+    if not isinstance(server, Deployment) or server.model.max_context_tokens is None:
+        return
+    most, added = server.model.max_context_tokens, sizes.instruction_tokens + sizes.verdict_tokens
+    context = max(max(task.contexts[Role.STRONG][: len(task.steps)]) for task in tasks)
+    if context + added > most >= context:
+        raise InputError(
+            f"strong: a review holds up to {context} tokens of context and {added} of protocol.instruction_tokens and "
+            f"protocol.verdict_tokens; the model takes {most}"
+        )
 
 
 def _must_end(tasks: Sequence[Task], window: int) -> None:

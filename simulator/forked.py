@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from simulator.pool import begin_child
+
 Job = TypeVar("Job")
 Answer = TypeVar("Answer")
 
@@ -41,7 +43,7 @@ def in_order(work: Callable[[Job], Answer], jobs: Sequence[Job], workers: int) -
         with warnings.catch_warnings():
             # Python 3.12 warns of forks beside threads; those here are idle ones of numpy, which survives a fork.
             warnings.simplefilter("ignore", DeprecationWarning)
-            pool = multiprocessing.get_context("fork").Pool(workers)
+            pool = multiprocessing.get_context("fork").Pool(workers, begin_child)
         with pool:
             yield from pool.imap(_do, jobs)
     finally:

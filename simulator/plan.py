@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ import numpy as np
 from costmodel.expect import Expected
 from costmodel.prediction import Prediction, predict
 from costmodel.protocol import Role
-from hwprofiles.errors import InputError, unknown_name
-from simulator.baseline import baseline_of, plain_case
+from hwprofiles.errors import unknown_name
+from simulator.baseline import baseline_of, plain_case, with_baseline
 from simulator.case import Case, prepare
 from simulator.critical import critical_values
 from simulator.outcome import OBJECTIVES, Evaluator, Outcome, objective_terms, why_unknown
@@ -120,9 +120,8 @@ def plan(scenario: Scenario | str | Path, *, progress: Callable[[str], None] | N
 
 def plan_case(case: Case, *, progress: Callable[[str], None] | None = None) -> Plan:
     """Plan a prepared case: expected on idle engines, simulated besides when several agents share them."""
-    s = case.scenario
-    if "strong_only" not in s.strategies:
-        raise InputError("strategies: a plan compares with 'strong_only', the baseline; add it")
+    s = with_baseline(case.scenario)
+    case = replace(case, scenario=s)
     samples = draw_samples(inputs(case), s.run.samples, s.run.seed)
     ev = Evaluator(case, samples)
     outcomes: dict[str, Outcome] = {name: ev.outcome(name, s.protocol.window) for name in s.strategies}

@@ -111,7 +111,7 @@ class Pool(Generic[Task, Result]):
 
     def _started(self) -> ProcessPoolExecutor:
         if self._executor is None:
-            executor = ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"), initializer=_begin)
+            executor = ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"), initializer=begin_child)
             try:
                 with _one_thread():
                     executor.submit(_ready).result()
@@ -139,7 +139,7 @@ def _one_thread() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _begin() -> None:
+def begin_child() -> None:
     """In a new process: leave interrupts to the parent, and end when it does, even if it was killed."""
     import gc
 

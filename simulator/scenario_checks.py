@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import NoReturn
 
@@ -22,6 +22,7 @@ BAND_LIMITS: Mapping[str, tuple[float, float]] = {
 }
 """Lowest and highest value that a band may hold."""
 
+_LATENCY_LIMITS: Mapping[str, float] = {"request_s": 3600.0, "output_token_s": 60.0, "input_token_s": 60.0}
 _LAW_KEYS: Mapping[str, tuple[str, ...]] = {"lognormal": ("sigma",), "pareto": ("shape", "spread")}
 SOURCES_OF_LOAD = ("concurrency", "arrival_rate_per_s", "arrivals")
 
@@ -42,12 +43,17 @@ def check(s: Scenario) -> None:
     _run(s)
     _protocol(s)
     _quality(s.quality)
-    if "token_speculation" in s.strategies and (s.strong.decode is None or s.strong.decode.length == 0):
+    check_strategies(s.strategies, s.strong)
+    if not s.strategies or len(set(s.strategies)) != len(s.strategies):
+        _refuse("strategies: must name at least one strategy, each once")
+
+
+def check_strategies(names: Sequence[str], strong: ModelSide) -> None:
+    """Raise `InputError` for a strategy that the strong model's keys make another one."""
+    if "token_speculation" in names and (strong.decode is None or strong.decode.length == 0):
         _refuse(
             "strategies: token_speculation is strong_only with drafted tokens; it needs [strong.decode] with a length"
         )
-    if not s.strategies or len(set(s.strategies)) != len(s.strategies):
-        _refuse("strategies: must name at least one strategy, each once")
 
 
 _ONLY: Mapping[str, str] = {
@@ -194,6 +200,10 @@ def _routes_and_limits(role: str, side: ModelSide) -> None:
         _refuse(
             f"{role}.route_per = 'trajectory' and {role}.router = 'prefix_affinity': a new trajectory has no prefix"
         )
+    for key, most in _LATENCY_LIMITS.items():
+        band = getattr(side.latency, key, None)
+        if band is not None and band.high > most:
+            _refuse(f"{role}.latency.{key}: must be 0 to {most:g}, got {band.high:g}")
     if side.limits is not None:
         limits = side.limits
         if limits.requests_per_min is None and limits.tokens_per_min is None:

@@ -181,10 +181,19 @@ def from_document(document: Mapping[str, Any], where: str) -> Scenario:
     return scenario
 
 
+_PLAIN = {
+    "tuple_type": "must be a list",
+    "too_short": "must not be empty",
+    "dict_type": "must be a table",
+    "dataclass_type": "must be a table",
+}
+"""Faults whose messages name Python's types."""
+
+
 def _first(error: ValidationError) -> str:
     """The first fault in one line: place, what is wrong, nearest key."""
     fault = error.errors(include_url=False)[0]
-    place = ".".join(str(p) for p in fault["loc"] if not str(p).startswith("function-"))
+    place = ".".join(str(p) for p in fault["loc"] if p != "[key]" and not str(p).startswith("function-"))
     kind = fault["type"]
     if kind in ("unexpected_keyword_argument", "extra_forbidden"):
         parent, _, key = place.rpartition(".")
@@ -198,7 +207,7 @@ def _first(error: ValidationError) -> str:
     shown = repr(fault["input"])
     if len(shown) > 80:
         shown = shown[:77] + "..."
-    message = message.replace("Input should be", "must be")
+    message = _PLAIN.get(kind, message.replace("Input should be", "must be"))
     return f"{place}: {message[0].lower()}{message[1:]}" + ("" if "got" in message else f", got {shown}")
 
 

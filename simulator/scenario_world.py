@@ -30,6 +30,8 @@ Retries = Annotated[int, Field(ge=0, le=100)]
 Slots = Annotated[int, Field(ge=1, le=100_000)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 Span = Annotated[float, Field(gt=0, le=1e9)]
+Bandwidth = Annotated[float, Field(ge=1, le=1e18)]
+Quota = Annotated[float, Field(ge=0.001, le=1e18)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ class Users:
     __pydantic_config__ = STRICT
 
     law: LawName = need("", "law of the gap; trace: each step's own")
-    gap_s: NotNegative | None = key("s", "mean gap after a reply; unset: the trace's own gaps", None)
+    gap_s: Seconds | None = key("s", "mean gap after a reply; unset: the trace's own gaps", None)
     sigma: Sigma | None = key("1", "spread of the lognormal law", None)
     shape: Shape | None = key("1", "tail exponent of the Pareto law", None)
     spread: Spread | None = key("1", "longest over shortest gap of the Pareto law", None)
@@ -88,7 +90,7 @@ class LinkSection:
     __pydantic_config__ = STRICT
 
     rtt_s: Band = need("s", "round-trip time of a request to the strong model")
-    bytes_per_s: Positive = key("B/s", "bandwidth; a token is 4 bytes of text", 12.5e6)
+    bytes_per_s: Bandwidth = key("B/s", "bandwidth; a token is 4 bytes of text", 12.5e6)
     before: Literal["strong", "weak", "both"] | None = key("", "the model it stands before; unset: strong", None)
     jitter_s: Seconds | None = key("s", "mean of what a round trip takes beside rtt_s; unset: 0", None)
     jitter_law: Literal["lognormal", "pareto"] | None = key("", "its law", None)
@@ -121,8 +123,8 @@ class RateLimits:
 
     __pydantic_config__ = STRICT
 
-    requests_per_min: Positive | None = key("1/min", "requests; unset: any", None)
-    tokens_per_min: Positive | None = key("tokens/min", "prompt + output tokens; unset: any", None)
+    requests_per_min: Quota | None = key("1/min", "requests; unset: any", None)
+    tokens_per_min: Quota | None = key("tokens/min", "prompt + output tokens; unset: any", None)
     retries: Retries | None = key(
         "attempts",
         "refused requests are sent again so often, then the trajectory fails; unset: they wait their turn",

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from costmodel.api import Api
 from costmodel.prediction import Prediction, predict
 from costmodel.pricing import Pricing
@@ -233,8 +235,11 @@ class _Sizing:
         return max(1, math.ceil(self.rate_per_s * moments.pools[role].capacity_s() / _SURELY_OVERLOADED))
 
     def _why_not(self, search: Search, moments: Alone, most: int) -> str:
-        if any(s.metric == "trajectory_s" and s.of(moments.time_s) > s.limit_s for s in self.slos):
-            return "misses an objective even on idle engines"
+        n_lost, n = len(moments.lost), len(moments.time_s) + len(moments.lost)
+        times = {"trajectory_s": moments.time_s, "queue_s": np.zeros_like(moments.time_s)}
+        if any(s.of(np.append(times[s.metric], moments.lost)) > s.limit_s for s in self.slos):
+            why = f": {n_lost} of {n} trajectories fail there, and who fails meets none" if n_lost else ""
+            return f"misses an objective even on idle engines{why}"
         if not search.judged:
             return f"no fleet of up to {most} replicas per pool is within the budgets and likely to meet the objectives"
         return "no fleet simulated meets the objectives with confidence, and the budgets or max_replicas end there"

@@ -117,9 +117,13 @@ class PoolWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alone:
-    """One strategy on idle engines: seconds of each trajectory, its work per pool, mean energy and API bill."""
+    """One strategy on idle engines: seconds of each trajectory, its work per pool, mean energy and API bill.
+
+    `time_s` is of those that finish; `lost` holds infinities for the others.
+    """
 
     time_s: Array
+    lost: Array
     pools: Mapping[Role, PoolWork]
     energy_j: float
     api_usd: float
@@ -128,7 +132,13 @@ class Alone:
         """Largest predicted statistic over its limit: the fleet should meet the objectives where it is <= 1."""
         added = sum((p.added_s(rate_per_s, replicas[r]) for r, p in self.pools.items()), np.zeros_like(self.time_s))
         values = {"trajectory_s": self.time_s + added, "queue_s": added}
-        return max(slo.of(values[slo.metric]) / slo.limit_s for slo in slos)
+        return max(slo.of(np.append(values[slo.metric], self.lost)) / slo.limit_s for slo in slos)
+
+
+def lost(run: RunResult) -> Array:
+    """An infinite time for each counted trajectory that failed or was rejected: it meets no objective."""
+    frame = run.trajectories
+    return np.full(int((frame["counted"] & frame["status"].isin(("failed", "rejected"))).sum()), math.inf)
 
 
 def alone(case: Case, pricing: Pricing, run: RunResult) -> Alone:
@@ -151,6 +161,7 @@ def alone(case: Case, pricing: Pricing, run: RunResult) -> Alone:
         pools[role] = _pool(case, pricing, role, mine, done["trajectory"])
     return Alone(
         time_s=done["time_s"].to_numpy(dtype=float),
+        lost=lost(run),
         pools=pools,
         energy_j=float(done["energy_j"].mean()),
         api_usd=float(done["api_usd"].mean()),

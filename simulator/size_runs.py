@@ -21,6 +21,7 @@ from simulator.memory import hold
 from simulator.pool import Pool
 from simulator.run import acceptance_shift, simulate
 from simulator.scenario_file import from_document
+from simulator.size_queue import lost
 from simulator.slo import METRICS, Array, Slo
 from simulator.sweep_design import apply
 
@@ -36,6 +37,8 @@ _HOPELESS, _FIRST = 1.3, 2
 _GROWTH = 1.1
 _OVERLOADED = 1.5
 """Score of a fleet that cannot keep up: what it would take is anybody's guess."""
+
+FAILING = "too many trajectories fail: a tool, link or API gives out, and who fails meets no objective"
 
 P95 = Slo(statistic="p95", metric="trajectory_s", limit_s=math.inf)
 """Reported of every fleet."""
@@ -55,6 +58,8 @@ class FleetRun:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSample:
     """What one run says: values of every metric by trajectory in order of arrival, mean energy and API bill.
+
+    Trajectories that failed stand behind the others with infinite values.
 
     `reason` says why there is none: the fleet cannot keep up.
     """
@@ -81,7 +86,8 @@ class Judged:
     Parameters
     ----------
     meets : None where `LOOKS[-1]` runs could not tell
-    estimates, p95 : every objective's statistic, and p95 of trajectory time; none where the fleet cannot keep up
+    estimates, p95 : every objective's statistic, and p95 of trajectory time; none where the fleet cannot keep up, or
+        where so many trajectories fail that there is none
     score : largest statistic over its limit
     energy_j, api_usd : means per trajectory
     """
@@ -107,7 +113,7 @@ def run_fleet(task: FleetRun) -> RunSample:
     except InputError as error:
         return RunSample(values={}, reason=str(error))
     done = run.counted()
-    values = {name: done[column].to_numpy(dtype=float) for name, column in METRICS.items()}
+    values = {name: np.append(done[column].to_numpy(dtype=float), lost(run)) for name, column in METRICS.items()}
     if not len(done):
         return RunSample(values={}, reason="no trajectory finished")
     return RunSample(values=values, energy_j=float(done["energy_j"].mean()), api_usd=float(done["api_usd"].mean()))
@@ -183,9 +189,13 @@ class Judge:
             known: dict[str, Any] = {"estimates": (), "p95": None, "score": _OVERLOADED}
             return Judged(meets=False, n_runs=n, energy_j=energy, api_usd=api, reason=stuck, **known)
         found = tuple(estimate(slo, samples) for slo in self.slos)
+        if any(math.isinf(e.value) for e in found):
+            known = {"estimates": (), "p95": None, "score": _OVERLOADED}
+            return Judged(meets=False, n_runs=n, energy_j=energy, api_usd=api, reason=FAILING, **known)
         pairs = list(zip(self.slos, found, strict=True))
         score = max(e.value / slo.limit_s for slo, e in pairs)
-        p95 = estimate(P95, samples)
+        tail = estimate(P95, samples)
+        p95 = None if math.isinf(tail.value) else tail
 
         known = {"estimates": found, "p95": p95, "score": score}
 
@@ -216,10 +226,12 @@ def estimate(slo: Slo, samples: Sequence[RunSample]) -> Estimate:
     from scipy.stats import t
 
     each = [s.values[slo.metric] for s in samples]
-    value = slo.of(np.concatenate(each))
-    n = len(each)
+    value, n = slo.of(np.concatenate(each)), len(each)
+    by_run = [slo.of(x) for x in each]
+    if math.isinf(max(value, *by_run)):
+        return Estimate(value=math.inf, low=math.inf, high=math.inf)
     quantile = float(t.ppf(1 - (1 - LEVEL) / len(LOOKS) / 2, n - 1))
-    half = quantile * float(np.std([slo.of(x) for x in each], ddof=1)) / math.sqrt(n)
+    half = quantile * float(np.std(by_run, ddof=1)) / math.sqrt(n)
     return Estimate(value=value, low=max(0.0, value - half), high=value + half)
 
 
@@ -239,6 +251,7 @@ def _grows(samples: Sequence[RunSample]) -> bool:
     ratios = []
     for s in samples:
         times = s.values["trajectory_s"]
+        times = times[np.isfinite(times)]
         third = len(times) // 3
         if third:
             ratios.append(math.log(times[-third:].mean() / times[:third].mean()))

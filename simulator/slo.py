@@ -35,11 +35,17 @@ class Slo:
         return f"{self.statistic} {self.metric} <= {self.limit_s:g}"
 
     def of(self, values: Array) -> float:
-        """The statistic of a sample; infinite when it is empty or holds what is."""
+        """The statistic of a sample; infinite when it is empty or reaches into what is: infinite times are failures."""
         share = STATISTICS[self.statistic]
-        if not len(values) or np.isinf(values).any():
+        if not len(values):
             return math.inf
-        return float(values.mean() if share is None else np.quantile(values, share))
+        if share is None:
+            return float(values.mean())
+        if np.isfinite(values).all():
+            return float(np.quantile(values, share))
+        place = share * (len(values) - 1)
+        low, high = np.sort(values)[[math.floor(place), math.ceil(place)]]
+        return math.inf if math.isinf(high) else float(low + (high - low) * (place - math.floor(place)))
 
 
 def parse_slo(text: str) -> Slo:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hwprofiles.errors import InputError, unknown_name
+from simulator.baseline import with_baseline
 from simulator.memory import held
 from simulator.pool import Pool
 from simulator.scenario import Scenario
@@ -134,9 +135,7 @@ def sweep(
         raise InputError("a Dask scheduler needs its address, and only it: engine = 'dask' goes with scheduler")
     if engine == "dask" and workers is not None:
         raise InputError("workers has no effect on a Dask cluster")
-    scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
-    if "strong_only" not in scenario.strategies:
-        raise InputError("strategies: a sweep compares with 'strong_only', the baseline; add it")
+    scenario = with_baseline(scenario if isinstance(scenario, Scenario) else load_scenario(scenario))
     cells = cells_of(scenario, vary, design=design, samples=samples, seed=seed)
     about = {"kind": design, "vary": list(vary), "samples": samples, "seed": seed}
     head = head_of(scenario, about, method)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from hwprofiles.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,6 +45,24 @@ def emit(document: dict[str, object], as_json: bool, render: Callable[[Console],
         sys.stdout.write(json.dumps(full, indent=2, allow_nan=False, default=_plain) + "\n")
     else:
         render(console())
+
+
+def must_be_writable(path: Path | None) -> None:
+    """Refuse a file that could not be written, before the work whose answer would be lost.
+
+    Raises
+    ------
+    InputError
+        Its folder does not exist, it is a folder itself, or permission is missing.
+    """
+    if path is None:
+        return
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: cannot be written: the folder {path.parent} does not exist")
+    if path.is_dir():
+        raise InputError(f"{path}: cannot be written: it is a folder")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError(f"{path}: cannot be written: permission denied")
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -13,6 +13,7 @@ from dash import ALL, Input, Output, State, dcc, html
 from costmodel.models import model_names
 from dashboards import figures, parts, query
 from dashboards.desk import Desk
+from dashboards.knobs import SIDES, SLIDERS, changed, own_values
 from dashboards.names import OBJECTIVE_LABELS, STRATEGY_LABELS, label
 from dashboards.pages.running import Ask, controls
 from dashboards.pages.running import register as register_ask
@@ -20,22 +21,11 @@ from dashboards.saving import KINDS, saved
 from dashboards.uploads import MOST_BYTES, take
 from hwprofiles.errors import InputError
 from hwprofiles.load import hardware_names
-from simulator.case import Case, prepare
 from simulator.outcome import OBJECTIVES
 from simulator.scenario import Scenario
-from simulator.uncertain import Uncertain
 
 PATH, TITLE, PAGE = "/", "Explore", "explore"
 _AS_IS = "as-is"
-_SLIDERS: dict[str, tuple[str, str, tuple[float, float, float], str]] = {
-    "acceptance": ("protocol.acceptance", "Acceptance of a drafted step", (0.3, 0.99, 0.01), ""),
-    "window": ("protocol.window", "Window", (1, 16, 1), "steps"),
-    "verbosity": ("workload.verbosity", "Weak tokens per strong token", (0.25, 4, 0.05), ""),
-    "verdict_tokens": ("protocol.verdict_tokens", "Verdict", (1, 200, 1), "tokens"),
-    "rtt_ms": ("link.rtt_s", "Round trip between the sites", (0, 500, 5), "ms"),
-    "concurrency": ("load.concurrency", "Agents at once", (1, 128, 1), ""),
-}
-_SIDES = ("weak", "strong")
 
 
 def layout(desk: Desk, asked: Mapping[str, str]) -> Any:
@@ -48,10 +38,10 @@ def layout(desk: Desk, asked: Mapping[str, str]) -> Any:
     scenario = desk.shelf.scenario(name)
     knobs = [
         parts.select(PAGE, "scenario", "Scenario", desk.shelf.labels(), name),
-        *(k for role in _SIDES for k in _side(role, scenario, asked)),
+        *(k for role in SIDES for k in _side(role, scenario, asked)),
         *(
             parts.slider(PAGE, knob, words, bounds, query.number(asked, knob, *bounds[:2], own[knob]), unit)
-            for knob, (_, words, bounds, unit) in _SLIDERS.items()
+            for knob, (_, words, bounds, unit) in SLIDERS.items()
             if knob in own
         ),
         parts.select(
@@ -77,53 +67,6 @@ def layout(desk: Desk, asked: Mapping[str, str]) -> Any:
         "“Plan in full” takes all tasks and simulates the load."
     )
     return parts.page(TITLE, lead, knobs, results)
-
-
-def own_values(scenario: Scenario) -> dict[str, float]:
-    """Where a scenario itself has the sliders; those without effect on it are left out."""
-    case = prepare(scenario)
-    p, work = scenario.protocol, scenario.workload
-    ratio = work.verbosity.value if isinstance(work.verbosity, Uncertain) else _verbosity(case)
-    found = {
-        "acceptance": case.acceptance.value,
-        "window": float(p.window),
-        "verbosity": ratio,
-        "verdict_tokens": p.verdict_tokens.value,
-    }
-    found["rtt_ms"] = 1e3 * scenario.link.rtt_s.value if scenario.link else 0.0
-    if scenario.load.arrival_rate_per_s is None and scenario.load.arrivals is None:
-        found["concurrency"] = float(scenario.load.concurrency or 1)
-    return {k: _onto(v, _SLIDERS[k][2]) for k, v in found.items()}
-
-
-def changed(scenario: Scenario, values: Mapping[str, Any], own: Mapping[str, float]) -> Scenario:
-    """The scenario with those knobs turned that stand elsewhere than `own`; nothing else can be changed.
-
-    Raises
-    ------
-    InputError
-        The scenario cannot be so.
-    """
-    changes: dict[str, Any] = {}
-    for knob, at in own.items():
-        key, _, (low, high, step), _ = _SLIDERS[knob]
-        value = query.clamped(values.get(knob), low, high, at)
-        if abs(value - at) > step / 2:
-            whole = knob in ("window", "concurrency")
-            changes[key] = int(value) if whole else value / 1e3 if knob == "rtt_ms" else value
-    if "protocol.acceptance" in changes and scenario.protocol.acceptance_by_position is not None:
-        changes["protocol.acceptance_by_position"] = None
-    for role in _SIDES:
-        if getattr(scenario, role).api is not None:
-            continue
-        for key, known in (("model", model_names()), ("hardware", tuple(hardware_names()))):
-            chosen = values.get(f"{role}_{key}")
-            if chosen in known:
-                changes[f"{role}.{key}"] = chosen
-        n = int(query.clamped(values.get(f"{role}_n"), 1, 64, getattr(scenario, role).n_devices))
-        if n != getattr(scenario, role).n_devices:
-            changes[f"{role}.n_devices"] = n
-    return scenario.with_(**changes) if changes else scenario
 
 
 def register(app: dash.Dash, desk: Desk) -> None:
@@ -298,16 +241,3 @@ def _upload() -> Any:
         ],
         className="upload",
     )
-
-
-def _verbosity(case: Case) -> float:
-    """Weak over strong decoded tokens of the workload."""
-    steps = [s for t in case.tasks for s in t.steps]
-    strong = sum(s.strong_decoded for s in steps)
-    return sum(s.weak_decoded for s in steps) / strong if strong else 1.0
-
-
-def _onto(value: float, bounds: tuple[float, float, float]) -> float:
-    """The place of a slider that is closest to a value."""
-    low, high, step = bounds
-    return round(min(max(low + round((value - low) / step) * step, low), high), 6)

@@ -75,8 +75,9 @@ def breakeven(
     """Map the ratio to strong-only over two parameters: where it wins, what decides, and the contour where it flips."""
     from hwprofiles.errors import InputError
     from simulator.scenario_file import load_scenario
-    from specroof.output import emit
+    from specroof.output import emit, must_be_writable
 
+    must_be_writable(output)
     if output is not None and output.suffix.lower() not in (".html", ".htm", ".svg"):
         raise InputError(f"-o {output}: the figure is HTML or SVG, so its name must end in .html or .svg")
     if devices is None and (x is None or y is None):

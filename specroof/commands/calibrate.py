@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hwprofiles.errors import InputError
-from specroof.output import MissingError, emit, warn
+from specroof.output import MissingError, emit, must_be_writable, warn
 
 if TYPE_CHECKING:
     from costmodel.deployment import Deployment
@@ -61,6 +61,7 @@ def calibrate(
         for name, value in (("--endpoint", endpoint), ("--measurements", measurements), ("--bench", bench))
         if value
     ]
+    must_be_writable(output)
     if len(given) != 1:
         raise InputError(f"give one of --endpoint, --measurements and --bench, got {' and '.join(given) or 'none'}")
     if endpoint is None and served_model is not None:

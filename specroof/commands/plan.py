@@ -50,7 +50,7 @@ def plan(
     from simulator.plan import plan as make_plan
     from simulator.plan_text import contrast, contrast_markdown, contrast_table
     from simulator.scenario_file import load_scenario
-    from specroof.output import emit
+    from specroof.output import emit, must_be_writable
 
     if len(scenarios) > 1 and output is not None:
         raise InputError("-o writes the report of one scenario; give one, or leave -o out")
@@ -60,6 +60,7 @@ def plan(
         raise InputError(f"-o {output}: the report is HTML, so its name must end in .html")
     if len(set(scenarios)) != len(scenarios):
         raise InputError(f"each scenario once, got {', '.join(scenarios)}")
+    must_be_writable(output)
     loaded = {name: load_scenario(name, settings or (), calibration) for name in scenarios}
     try:
         plans = {name: make_plan(scenario, progress=_progress) for name, scenario in loaded.items()}

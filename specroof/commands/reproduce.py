@@ -42,12 +42,13 @@ def reproduce(
     from hwprofiles.errors import InputError
     from simulator.reproduce import reproduce as run
     from simulator.scenario_file import parse_setting
-    from specroof.output import emit, say
+    from specroof.output import emit, must_be_writable, say
 
     if markdown and as_json:
         raise InputError("--markdown and --json are two forms of the answer; give one")
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"-o {output}: the figure is HTML, so its name must end in .html")
+    must_be_writable(output)
     given: dict[str, Any] = dict(parse_setting(text) for text in changes or ())
     try:
         found = run(tuple(settings or ()), n_draws=draws, seed=seed, changes=given, progress=_progress)

@@ -57,10 +57,11 @@ def risk(
     from hwprofiles.errors import InputError
     from simulator.risk import risk as found_risk
     from simulator.scenario_file import load_scenario
-    from specroof.output import emit, say
+    from specroof.output import emit, must_be_writable, say
 
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"-o {output}: the figure is HTML, so its name must end in .html")
+    must_be_writable(output)
     found = found_risk(
         load_scenario(scenario, settings or (), calibration),
         steps=_numbers(steps, "--steps", int),

@@ -13,7 +13,7 @@ import typer
 
 from hwprofiles.errors import InputError
 from specroof.calibrated import checked
-from specroof.output import emit, say
+from specroof.output import emit, must_be_writable, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,13 +60,16 @@ def simulate(
     from simulator.case import prepare
     from simulator.replication import difference_interval, level_of, ratio_interval, replicate, summarise
     from simulator.results import STATUSES
+    from simulator.scenario_checks import check_strategies
     from simulator.scenario_file import load_scenario, to_document
     from simulator.surroundings import load_document
 
+    must_be_writable(timeline)
     if precision is not None:
         settings = [*(settings or ()), f"run.precision={precision}"]
     case = prepare(load_scenario(scenario, settings or (), calibration))
     names = list(dict.fromkeys(strategy or case.scenario.strategies))
+    check_strategies(names, case.scenario.strong)
     keep = timeline is not None or out is not None
     with _progress(case, len(names)) as (each, before):
         try:

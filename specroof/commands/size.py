@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hwprofiles.errors import InputError
 from specroof.calibrated import checked
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def size(
     from simulator.size_cost import Terms
     from specroof.output import emit
 
+    _must_count(settings or (), "--set")
+    _must_count(vary or (), "--vary")
     capex = {Role.WEAK: weak_capex_usd, Role.STRONG: strong_capex_usd}
     terms = Terms(
         max_usd_per_h=max_usd_per_h,
@@ -100,6 +103,21 @@ def size(
         )
     document: dict[str, object] = found.document()
     emit(document, as_json, lambda console: _render(console, document))
+
+
+def _must_count(settings: list[str] | tuple[str, ...], option: str) -> None:
+    """Refuse keys that a size finds or sets itself."""
+    from simulator.scenario import PARAMETERS
+
+    for setting in settings:
+        key, _, value = (part.strip() for part in setting.partition("="))
+        if not value:  # it unsets the key
+            continue
+        dotted = PARAMETERS.get(key, key)
+        if dotted in ("weak.replicas", "strong.replicas"):
+            raise InputError(f"{option} {key} has no effect: a size looks for the replicas; --max-replicas bounds them")
+        if dotted in ("load.concurrency", "load.arrivals", "load.arrivals_speed", "load.sessions"):
+            raise InputError(f"{option} {key} has no effect: a size is for Poisson arrivals at --rate")
 
 
 @contextmanager
@@ -145,9 +163,11 @@ def _render(console: Console, document: dict[str, Any]) -> None:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    from simulator.size_runs import FAILING
+
     kw = "-" if row["peak_w"] is None else f"{row['peak_w'] / 1000:.3g}"
     if row["p95_s"] is None:
-        times = ("-", "overloaded")
+        times = ("-", "-" if row["slos"] else "failing" if row["reason"] == FAILING else "overloaded")
     else:
         times = (f"{row['p95_s']:.3g}", f"{row['low']:.3g} .. {row['high']:.3g}")
     replicas = (str(row["weak_replicas"]), str(row["strong_replicas"]))

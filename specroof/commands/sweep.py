@@ -68,10 +68,11 @@ def sweep(
     from simulator.scenario_file import load_scenario
     from simulator.sweep import check_export
     from simulator.sweep import sweep as run_sweep
-    from specroof.output import emit, say
+    from specroof.output import emit, must_be_writable, say
 
     for path in out or ():
         check_export(path)
+        must_be_writable(path)
     _one_source(vary, settings or ())
     chosen = load_scenario(scenario, settings or (), calibration)
     if as_law:

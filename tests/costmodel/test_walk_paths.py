@@ -11,9 +11,9 @@ from costmodel.pricing import NetworkLink, Pricing, Site
 from costmodel.protocol import Role
 from costmodel.session import ProtocolSizes, Session
 from costmodel.strategies import STRATEGY_NAMES, strategy
+from costmodel.tape import play
 from costmodel.task import Task, TaskStep
 from costmodel.trajectory import Effect
-from costmodel.tape import play
 from costmodel.walk import forced, walk
 from hwprofiles import InputError
 

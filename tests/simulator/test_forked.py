@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from hwprofiles.errors import InputError
@@ -28,6 +30,12 @@ def test_an_error_is_the_first_failing_job_s_own():
     assert next(answers) == 0
     with pytest.raises(InputError, match="job 1 is wrong"):
         list(answers)
+
+
+def test_an_interrupt_is_left_to_the_parent():
+    """The terminal sends Ctrl-C to the children too; raised there it prints a traceback for each of them."""
+    ignored = in_order(lambda _: signal.getsignal(signal.SIGINT) == signal.SIG_IGN, range(2), 2)
+    assert list(ignored) == [True, True]
 
 
 def test_a_run_of_another_process_is_the_same_run(tmp_path):

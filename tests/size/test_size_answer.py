@@ -155,6 +155,26 @@ def test_objectives_and_rates_are_read_strictly():
     assert Slo(statistic="p50", metric="queue_s", limit_s=1).of(np.array([1.0, np.inf])) == np.inf
 
 
+def test_who_fails_meets_no_objective_and_spoils_no_other():
+    """Three of ten never end: the median and p90 of [1 .. 7, inf, inf, inf] are 5.5 and infinite."""
+    times = np.append(np.arange(1.0, 8.0), [np.inf] * 3)
+    at = {s: Slo(statistic=s, metric="trajectory_s", limit_s=60.0).of(times) for s in ("p50", "p90", "mean")}
+    assert at == {"p50": 5.5, "p90": np.inf, "mean": np.inf}
+
+
+def test_a_fleet_whose_trajectories_fail_is_not_enough():
+    """One tool run in twenty hangs for ever: tasks have no p95 then, however fast the rest; a median they have."""
+    scenario = load_scenario("autonomous-h200", ["run.samples=16", "load.n_trajectories=60", "tools.hang=0.05"])
+    found = size(scenario, ["p95 trajectory_s <= 300"], 0.05, strategies=["strong_only"], workers=1)
+    (strong,) = found.sized
+    assert (strong.best, strong.fleets) == (None, ())
+    assert "trajectories fail there" in strong.reason
+    found = size(scenario, ["p50 trajectory_s <= 300"], 0.05, strategies=["strong_only"], workers=1)
+    best = found.best("strong_only")
+    assert (best.judged.meets, best.judged.p95) == (True, None)
+    json.dumps(found.document(), allow_nan=False)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -42,6 +42,8 @@ def left_out_errors(rows: Sequence[Row]) -> Array:
         found = fit_serving.fit(
             [rows[int(i)] for i in np.flatnonzero((folds != fold) & (folds >= 0))], factors, generations
         )
+        if not found:  # nothing to learn a serving engine from
+            continue
         common = {key: float(np.exp(np.mean([np.log(t[key]) for t in found.values()]))) for key in fit_serving.FIRST}
         hosts = {**generations}
         for subject in prepared.subjects:
