@@ -96,7 +96,7 @@ def test_a_run_killed_again_and_again_ends_as_one_that_was_not(
     whole, cut = quick_folder / "whole", quick_folder / "cut"
     rng = random.Random(5)
     journal = cut / "spec_agent" / "journal.db"
-    while killed([*command, str(cut), "--resume"], journal, rng.randint(100, 1100), root):
+    while killed([*command, str(cut), "--resume"], journal, rng.randint(20, 100 + 20 * n), root):
         kills += 1
     assert kills >= at_least
     outs = [
