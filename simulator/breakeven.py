@@ -274,11 +274,10 @@ def in_words(m: BreakEven) -> tuple[str, ...]:
     """What a map says: how much of it wins, and which terms decide on each side."""
     wins, loses = float(np.mean(m.high < 1.0)), float(np.mean(m.low > 1.0))
     out = [f"{m.strategy} surely wins {m.objective} in {wins:.0%} of the map, surely loses in {loses:.0%}"]
-    for side, word in ((m.ratio < 1.0, "wins, mostly by saving"), (m.ratio >= 1.0, "loses, mostly by paying for")):
+    for side, word in ((m.ratio < 1.0, "is below 1, mostly by saving"), (m.ratio >= 1.0, "is above 1, mostly for")):
         if side.any():
             terms, counts = np.unique(np.array(m.decided_by, dtype=object)[side].astype(str), return_counts=True)
             term = str(terms[np.argmax(counts)])
-            out.append(
-                f"where it {word} {PLAIN_TERMS.get(term, term)} ({counts.max() / counts.sum():.0%} of those cells)"
-            )
+            share = counts.max() / counts.sum()
+            out.append(f"where the ratio {word} {PLAIN_TERMS.get(term, term)} ({share:.0%} of those cells)")
     return tuple(out)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.outcome import OBJECTIVES
 from simulator.sampling import inputs
+from simulator.scenario_world import Load
 from simulator.verdict import Verdict, scale_of, three_digits, with_band
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def plan_table(plan: Plan) -> Any:
     window = f", window {r['window']}" if r["window"] else ""
     lines = [
         f"weak: {weak}; strong: {strong}",
+        f"load: {_load(case.scenario.load)}",
         f"acceptance {case.acceptance.value:.2f} [{case.acceptance.low:.2f}, {case.acceptance.high:.2f}], {case.rung}",
         f"recommended: {r['strategy']}{window} ({r['why']})",
     ]
@@ -49,6 +51,16 @@ def plan_table(plan: Plan) -> Any:
     tables = [_strategies(plan, names[i : i + _PER_TABLE]) for i in range(0, len(names), _PER_TABLE)]
     title = Text(case.scenario.title, style="bold")
     return Group(title, *tables, _verdicts(plan), *(Text(line) for line in lines))
+
+
+def _load(load: Load) -> str:
+    """What the figures are for, in words."""
+    if load.arrivals is not None:
+        return "recorded arrivals"
+    if load.arrival_rate_per_s is not None:
+        return f"{load.arrival_rate_per_s:g} tasks a second"
+    agents = load.concurrency or 1
+    return f"{agents} agents share the engines" if agents > 1 else "one agent, engines of its own (set concurrency)"
 
 
 def _strategies(plan: Plan, names: Sequence[str]) -> Any:

@@ -65,7 +65,8 @@ def load_scenario(name_or_path: str | Path, settings: Iterable[str] = (), calibr
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ProfileError(f"{where}: not valid TOML: {error}") from None
+        hint = "; a trace becomes a scenario with `specroof init --trace`" if text.lstrip()[:1] == "{" else ""
+        raise ProfileError(f"{where}: not valid TOML: {error}{hint}") from None
     except RecursionError:
         raise ProfileError(f"{where}: nested too deeply") from None
     except ValueError as error:  # a number of thousands of digits, a date that is none

@@ -235,6 +235,7 @@ def _balance_table(console: Console, b: Balance) -> None:
             f"{row['ratio']['value']:.2f} [{row['ratio']['low']:.2f}, {row['ratio']['high']:.2f}]",
         )
     console.print(table)
+    console.print("note: each replica (weak + strong) takes the fewest devices that hold it, not the scenario's number")
 
 
 def _or(value: float | None) -> str:

@@ -78,6 +78,7 @@ def _draw(console: Console, found: Reproduced) -> None:
     for row in found.figures:
         table.add_row(*figure_cells(row))
     console.print(table)
+    console.print("meets: the 90 % band and the published range overlap; the band may be much wider")
     implied = Table(title="What the published figures imply")
     for heading in ("setting", "unknown", "prior", "implied"):
         implied.add_column(heading)

@@ -150,6 +150,7 @@ def _render(console: Console, document: dict[str, Any]) -> None:
         same = chosen is not None and all(row[k] == chosen[k] for k in row)
         table.add_row(_name(row), *_cells(row), style="bold" if same else None)
     console.print(table)
+    console.print("intervals hold the chance of simulation alone, at central inputs; `specroof plan` has bands of both")
     for row in document["strategies"]:
         if row["reason"]:
             console.print(Text(f"{_name(row)}: {row['reason']}"))
