@@ -308,9 +308,14 @@ def _warnings(case: Case) -> tuple[str, ...]:
     found = []
     unknown = sum(s.effect == "unknown" for t in case.tasks for s in t.steps)
     steps = sum(len(t.steps) for t in case.tasks)
-    if unknown:
+    named = any(s.tools for t in case.workload.trajectories for s in t.steps)
+    if unknown and named:
         found.append(
             f"{unknown} of {steps} steps have tools of unknown effect, so they are held; name them under [effects.map]"
+        )
+    elif unknown:
+        found.append(
+            f"the workload names no tools, so {unknown} of {steps} steps are held: nothing can run while drafting"
         )
     thinks = [r for r in Role if case.side(r).thinking]
     if thinks and case.scenario.workload.thinking_tokens is None and not _records_thinking(case):
@@ -333,6 +338,7 @@ def _warnings(case: Case) -> tuple[str, ...]:
     if (
         case.scenario.tools.latency_s is None
         and case.tools is None
+        and named
         and all(s.tool_s < 0.005 for t in case.tasks for s in t.steps)
     ):
         found.append("tool times in this workload are under 5 ms (in-process tools); set tools.latency_s to your own")

@@ -93,7 +93,11 @@ class Objective:
     minimise: Literal["time", "traffic", "flops", "energy", "money"] = key(
         "", "objective of the recommendation", "time"
     )
-    success_drop_max: Share = key("1", "largest drop in success against strong-only that is acceptable", 0.02)
+    success_drop_max: Share = key(
+        "1",
+        "acceptable drop in success against strong-only; a plan stays with strong-only where it surely drops more",
+        0.02,
+    )
     money: Literal["dedicated", "shared"] = key(
         "", "reserved devices for the wall time, or the busy share", "dedicated"
     )

@@ -28,7 +28,7 @@ SHELL = {
         "curl -X POST http://x", "curl --request DELETE http://x", "pip install x", "tee f",
     ],
     UNKNOWN: [
-        "", " ", "python x.py", "make", "sudo ls", "./ls", "/tmp/ls", "ls; rm x", "ls && rm x", "ls & rm x",
+        "", " ", "python x.py", "make", "sudo ls", "./ls", "/opt/ls", "ls; rm x", "ls && rm x", "ls & rm x",
         "ls | sh", "cat a | tee b", "echo x > f", "echo x >> f", "cat < f", "cat <<EOF", "ls\nrm x", "echo $(rm x)",
         "echo `rm x`", "echo $X", "echo \\$X", "FOO=1 ls", "PAGER=x git log", "env rm x", "xargs rm", "awk 1 f",
         "ls # x", "{ rm x; }", "(rm x)", "ls 'unclosed", "git -c core.pager=x log", "git diff --output=x",
