@@ -29,7 +29,7 @@ def latencies(runs: Sequence[Mapping[str, object]]) -> go.Figure:
     """
     found = []
     for run in runs:
-        given = list(run["time_s"])  # type: ignore[call-overload]
+        given = list(run["time_s"])  # type: ignore[call-overload]  # a column of seconds
         times = np.sort(np.array([float(t) for t in given if is_number(t)]))
         found.append((str(run["strategy"]), str(run["label"]), times, len(given) - len(times)))
     unit = unit_for("time_s", [float(t[-1]) for _, _, t, _ in found if len(t)])

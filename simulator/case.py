@@ -127,6 +127,13 @@ def prepare(scenario: Scenario) -> Case:
     )
 
 
+def spread_over_length(tasks: Sequence[Task], n: int) -> list[int]:
+    """Numbers of `n` tasks evenly spread over their length, which stand for all; every task where there are no more."""
+    order = sorted(range(len(tasks)), key=lambda i: (len(tasks[i].steps), i))
+    n = min(n, len(order))
+    return [order[int((k + 0.5) * len(order) / n)] for k in range(n)]
+
+
 def longest_context(tasks: Sequence[Task], role: Role) -> int:
     """Most tokens a request of this role holds, its own output included."""
     return max(

@@ -11,7 +11,7 @@ import numpy as np
 from costmodel.tape import Expected
 from hwprofiles.errors import InputError
 from simulator.baseline import baseline_of
-from simulator.case import Case, prepare
+from simulator.case import Case, prepare, spread_over_length
 from simulator.outcome import OBJECTIVES, Evaluator, Outcome, why_unknown
 from simulator.plan import Plan, is_loaded, predictions_of
 from simulator.sampling import STRUCTURAL, draw_samples, inputs
@@ -93,9 +93,7 @@ def _factor(full: Expected, bare: Expected) -> _Factor:
 
 
 def _fewer(case: Case) -> Case:
-    n = min(_TASKS, len(case.tasks))
-    order = sorted(range(len(case.tasks)), key=lambda i: (len(case.tasks[i].steps), i))
-    kept = [order[p] for p in ((np.arange(n) + 0.5) * len(order) / n).astype(int)]
+    kept = spread_over_length(case.tasks, _TASKS)
     work = replace(case.workload, trajectories=tuple(case.workload.trajectories[i] for i in kept))
     return replace(case, tasks=tuple(case.tasks[i] for i in kept), workload=work)
 

@@ -12,7 +12,7 @@ from costmodel.expect import Race, Tape, compile_tape, expect, fit_shift
 from costmodel.pricing import Pricing, central_factors
 from costmodel.task import Task
 from hwprofiles.errors import InputError
-from simulator.case import Case, prepare
+from simulator.case import Case, prepare, spread_over_length
 from simulator.outcome import objective_terms, terms_of
 from simulator.playing import match_of, playing
 from simulator.sampling import STRUCTURAL, draw_samples, inputs, sampled
@@ -96,9 +96,7 @@ class NodeMaker:
         """The case with a sample of its tasks, evenly spread over their length."""
         self.n_all_tasks = len(case.tasks)
         if len(case.tasks) > self.wanted:
-            order = sorted(range(len(case.tasks)), key=lambda i: (len(case.tasks[i].steps), i))
-            places = ((np.arange(self.wanted) + 0.5) * len(order) / self.wanted).astype(int)
-            case = replace(case, tasks=tuple(case.tasks[order[p]] for p in places))
+            case = replace(case, tasks=tuple(case.tasks[i] for i in spread_over_length(case.tasks, self.wanted)))
         self.n_tasks = len(case.tasks)
         return case
 

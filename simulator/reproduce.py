@@ -17,7 +17,7 @@ from costmodel.pricing import Pricing
 from costmodel.quality import step_hazard, success
 from costmodel.strategies import strategy as make_strategy
 from hwprofiles.errors import CapacityError, InputError, unknown_name
-from simulator.case import Case, prepare
+from simulator.case import Case, prepare, spread_over_length
 from simulator.outcome import terms_of
 from simulator.reproduce_priors import Figure, Prior, Setting, published
 from simulator.sampling import deployment_inputs, draw_samples
@@ -225,10 +225,7 @@ def _case(s: Setting, d: Mapping[str, Any]) -> Case:
 
 
 def _few(case: Case) -> Case:
-    order = sorted(range(len(case.tasks)), key=lambda i: (len(case.tasks[i].steps), i))
-    n = min(_N_TASKS, len(order))
-    places = ((np.arange(n) + 0.5) * len(order) / n).astype(int)
-    return replace(case, tasks=tuple(case.tasks[order[p]] for p in places))
+    return replace(case, tasks=tuple(case.tasks[i] for i in spread_over_length(case.tasks, _N_TASKS)))
 
 
 def _success(case: Case, d: Mapping[str, Any]) -> dict[str, float]:

@@ -12,7 +12,7 @@ from costmodel.prediction import Prediction
 from costmodel.task import Task
 from costmodel.trajectory import RUNS_FREELY
 from hwprofiles.errors import InputError
-from simulator.case import Case
+from simulator.case import Case, spread_over_length
 from simulator.outcome import Evaluator
 from simulator.verdict import ratio
 
@@ -58,7 +58,6 @@ def _fewer(case: Case) -> Case:
     """The case with some of its tasks, evenly spread over their length."""
     if len(case.tasks) <= _TASKS:
         return case
-    order = sorted(range(len(case.tasks)), key=lambda i: (len(case.tasks[i].steps), i))
-    chosen = [order[int((k + 0.5) * len(order) / _TASKS)] for k in range(_TASKS)]
+    chosen = spread_over_length(case.tasks, _TASKS)
     work = replace(case.workload, trajectories=tuple(case.workload.trajectories[i] for i in chosen))
     return replace(case, tasks=tuple(case.tasks[i] for i in chosen), workload=work)

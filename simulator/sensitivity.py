@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hwprofiles.errors import InputError
-from simulator.case import Case, prepare
+from simulator.case import Case, prepare, spread_over_length
 from simulator.outcome import OBJECTIVES, Evaluator, terms_of, why_unknown
 from simulator.sampling import QUALITY, Input, draw_samples, inputs
 from simulator.scenario import Scenario
@@ -184,10 +184,7 @@ def _two_draws(known: tuple[Input, ...], n: int, seed: int) -> tuple[dict[str, A
 
 
 def _fewer(case: Case) -> Case:
-    order = sorted(range(len(case.tasks)), key=lambda i: (len(case.tasks[i].steps), i))
-    n = min(_N_TASKS, len(order))
-    places = ((np.arange(n) + 0.5) * len(order) / n).astype(int)
-    kept = [order[p] for p in places]
+    kept = spread_over_length(case.tasks, _N_TASKS)
     work = replace(case.workload, trajectories=tuple(case.workload.trajectories[i] for i in kept))
     return replace(case, tasks=tuple(case.tasks[i] for i in kept), workload=work)
 
