@@ -65,6 +65,13 @@ def must_be_writable(path: Path | None) -> None:
         raise InputError(f"{path}: cannot be written: permission denied")
 
 
+def progress_line(line: str) -> None:
+    """Show what goes on, in one line of a terminal on stderr; an empty line takes it away."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{line}")
+        sys.stderr.flush()
+
+
 def console(*, stderr: bool = False) -> Console:
     """A rich console on stdout or stderr: as wide as the terminal, `PIPED_WIDTH` columns when it is none."""
     from rich.console import Console

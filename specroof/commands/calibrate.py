@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hwprofiles.errors import InputError
-from specroof.output import MissingError, emit, must_be_writable, warn
+from specroof.output import MissingError, emit, must_be_writable, progress_line, warn
 
 if TYPE_CHECKING:
     from costmodel.deployment import Deployment
@@ -115,10 +115,10 @@ def _live(
         target = HttpTarget(url, served)
         dep = _deployed(model or target.facts.model, hardware, options)
         try:
-            return await calibrate_target(dep, target, budget_s, progress=_progress)
+            return await calibrate_target(dep, target, budget_s, progress=progress_line)
         finally:
             await target.close()
-            _progress("")
+            progress_line("")
 
     try:
         return asyncio.run(run())
@@ -183,13 +183,6 @@ def _written(found: Calibrated, output: Path, onto: Path | None, command: str) -
         "server": content["server"],
         "notes": found.notes,
     }
-
-
-def _progress(line: str) -> None:
-    import sys
-
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{line}")
 
 
 def _show(console: Any, result: dict[str, Any]) -> None:

@@ -28,15 +28,6 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: specroof plan retail-h200 --set concurrency=8 -o report.html")(plan)
 
 
-def _progress(line: str) -> None:
-    """Show what goes on, in one line of a terminal; an empty line takes it away."""
-    import sys
-
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{line}")
-        sys.stderr.flush()
-
-
 def plan(
     scenarios: Scenarios,
     output: Out = None,
@@ -50,7 +41,7 @@ def plan(
     from simulator.plan import plan as make_plan
     from simulator.plan_text import contrast, contrast_markdown, contrast_table
     from simulator.scenario_file import load_scenario
-    from specroof.output import emit, must_be_writable
+    from specroof.output import emit, must_be_writable, progress_line
 
     if len(scenarios) > 1 and output is not None:
         raise InputError("-o writes the report of one scenario; give one, or leave -o out")
@@ -63,9 +54,9 @@ def plan(
     must_be_writable(output)
     loaded = {name: load_scenario(name, settings or (), calibration) for name in scenarios}
     try:
-        plans = {name: make_plan(scenario, progress=_progress) for name, scenario in loaded.items()}
+        plans = {name: make_plan(scenario, progress=progress_line) for name, scenario in loaded.items()}
     finally:
-        _progress("")
+        progress_line("")
     first = next(iter(plans.values()))
     if output is not None:
         from dashboards.report import write_report

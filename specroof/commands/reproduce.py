@@ -18,14 +18,6 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: specroof reproduce tau2 --set acceptance=0.95")(reproduce)
 
 
-def _progress(line: str) -> None:
-    import sys
-
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{line}")
-        sys.stderr.flush()
-
-
 def reproduce(
     settings: Annotated[list[str] | None, typer.Argument(help="tau2, automation, vita, atlas; none takes all.")] = None,
     draws: Annotated[int, typer.Option(help="Points over the unknowns of a setting.", min=16, max=4096)] = 128,
@@ -42,7 +34,7 @@ def reproduce(
     from hwprofiles.errors import InputError
     from simulator.reproduce import reproduce as run
     from simulator.scenario_file import parse_setting
-    from specroof.output import emit, must_be_writable, say
+    from specroof.output import emit, must_be_writable, progress_line, say
 
     if markdown and as_json:
         raise InputError("--markdown and --json are two forms of the answer; give one")
@@ -51,9 +43,9 @@ def reproduce(
     must_be_writable(output)
     given: dict[str, Any] = dict(parse_setting(text) for text in changes or ())
     try:
-        found = run(tuple(settings or ()), n_draws=draws, seed=seed, changes=given, progress=_progress)
+        found = run(tuple(settings or ()), n_draws=draws, seed=seed, changes=given, progress=progress_line)
     finally:
-        _progress("")
+        progress_line("")
     if output is not None:
         from dashboards.reproduce import write_reproduced
 

@@ -79,7 +79,7 @@ def validate(
     from hwprofiles.errors import InputError
     from simulator.case import prepare
     from simulator.scenario_file import load_scenario
-    from specroof.output import MissingError
+    from specroof.output import MissingError, progress_line
     from validate.engine import EngineError
     from validate.journal import JournalError
     from validate.report import document
@@ -117,13 +117,13 @@ def validate(
             faults=faults,
             resume=resume,
             shadow_tasks=shadow or 0,
-            progress=_progress,
+            progress=progress_line,
         )
     except (EngineError, ToolFailure, JournalError) as error:
         later = " (--resume goes on from here)" if output else ""
         raise MissingError(f"{error}{later}") from None
     finally:
-        _progress("")
+        progress_line("")
     result = document(case, found)
     if weak == FAKE:
         result = {"note": FAKE_NOTE, **result}
@@ -133,17 +133,19 @@ def validate(
 def _replayed(
     case: Any, weak: str, strong: str, strategies: list[str] | None, agents: int, runs: int, output: Path | None
 ) -> dict[str, Any]:
-    from specroof.output import MissingError
+    from specroof.output import MissingError, progress_line
     from validate.engine import EngineError
     from validate.replay_report import document, replay
     from validate.report_engines import FAKE
 
     try:
-        found = replay(case, weak, strong, strategies=strategies, agents=agents, n=runs, out=output, progress=_progress)
+        found = replay(
+            case, weak, strong, strategies=strategies, agents=agents, n=runs, out=output, progress=progress_line
+        )
     except EngineError as error:
         raise MissingError(str(error)) from None
     finally:
-        _progress("")
+        progress_line("")
     result = document(case, found)
     return {"note": REPLAY_NOTE, **result} if weak == FAKE else result
 
@@ -160,13 +162,6 @@ def _emit(result: dict[str, Any], report: Path | None, as_json: bool) -> None:
         else:
             warn(f"nothing finished, so {report} is not written")
     emit(result, as_json, lambda console: _show(console, result))
-
-
-def _progress(line: str) -> None:
-    import sys
-
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{line}")
 
 
 def _show(console: Any, result: dict[str, Any]) -> None:
