@@ -1,11 +1,15 @@
 """Importer of OpenAI Agents SDK traces: `response` and `generation` spans are steps, `function` spans their tools.
 
 The SDK's exporter writes `trace` and `trace.span` objects. A `response` span carries only an id and the usage, so what
-it asked for is known from the functions that ran after it, and one after which none ran is taken as a reply.
+it asked for is known from the functions that ran after it, and one after which none ran is taken as a reply. A
+`handoff` is the call of the tool `transfer_to_AGENT`. `turn` and `task` spans repeat the usage of the steps inside.
+
+Source: spans exported by openai-agents 0.24.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from simulator.traces.entries import entries
@@ -20,7 +24,7 @@ from simulator.traces.values import first_count, label, mapping, moment, optiona
 NAME = "openai_agents"
 DESCRIPTION = "OpenAI Agents SDK traces (trace and trace.span objects)"
 LISTS = ("data", "spans")
-_TYPES = {"response": "llm", "generation": "llm", "function": "tool", "agent": "agent"}
+_TYPES = {"response": "llm", "generation": "llm", "function": "tool", "handoff": "tool", "agent": "agent"}
 
 
 def looks_like(sample: object) -> bool:
@@ -76,7 +80,8 @@ def _span(found: dict[str, object], where: str) -> Node:
     if node.kind == "llm":
         _llm(data, node, place)
     elif node.kind == "tool":
-        node.name = words(data.get("name"))
+        to = words(data.get("to_agent"))
+        node.name = f"transfer_to_{re.sub(r'[^a-zA-Z0-9_]', '_', to).lower()}" if to else words(data.get("name"))
         node.arguments = data.get("input")
     elif node.kind == "agent":
         node.agent = words(data.get("name"))

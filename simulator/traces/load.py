@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, NoReturn, cast
 
 from hwprofiles.errors import InputError
+from simulator.traces.zipped import ZSTD, opened
 
 MAX_WHOLE_BYTES = 16 * 2**20
 """A JSON document up to this size is parsed at once; a larger one is streamed entry by entry. Parsed JSON can take 35
@@ -89,15 +90,14 @@ class TraceFile:
     def open(self) -> Iterator[IO[bytes]]:
         """The file's bytes, unpacked."""
         if self.member is not None:
-            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as inside:
-                info = archive.getinfo(self.member)
+            with opened(self.path, self.member) as (inside, info):
                 if info.file_size > MAX_WHOLE_BYTES + MAX_RATIO * info.compress_size:
                     raise InputError(f"{self.name}: unpacks to more than {MAX_RATIO} times its size")
-                yield inside
+                yield _Unpacked(inside, self) if info.compress_type == ZSTD else inside
             return
         with self.path.open("rb") as stream:
             if self.packed:
-                yield _Unpacked(gzip.GzipFile(fileobj=stream), self)
+                yield _Unpacked(cast("IO[bytes]", gzip.GzipFile(fileobj=stream)), self)
             else:
                 yield stream
 
@@ -181,14 +181,15 @@ class TraceFile:
 class _Unpacked(io.BufferedReader):
     """Unpacked bytes that stop being read where they grow out of all proportion to the packed ones."""
 
-    def __init__(self, packed: gzip.GzipFile, source: TraceFile) -> None:
+    def __init__(self, packed: IO[bytes], source: TraceFile) -> None:
         super().__init__(_Bounded(packed, source), buffer_size=2**16)
 
 
 class _Bounded(io.RawIOBase):
-    def __init__(self, packed: gzip.GzipFile, source: TraceFile) -> None:
+    def __init__(self, packed: IO[bytes], source: TraceFile) -> None:
         self._packed = packed
         self._name = source.name
+        self._method = "gzip" if source.member is None else "zstd"
         self._left = MAX_WHOLE_BYTES + MAX_RATIO * source.path.stat().st_size
 
     def readable(self) -> bool:
@@ -199,7 +200,7 @@ class _Bounded(io.RawIOBase):
         try:
             found = self._packed.read(len(view))
         except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{self._name}: not a whole gzip file: {error}") from None
+            raise InputError(f"{self._name}: not a whole {self._method} file: {error}") from None
         self._left -= len(found)
         if self._left < 0:
             raise InputError(f"{self._name}: unpacks to more than {MAX_RATIO} times its size")
