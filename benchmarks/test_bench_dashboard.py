@@ -1,81 +1,149 @@
-"""How fast the dashboard answers: a turned knob, and large saved runs. CPU seconds, as in `test_bench_speed.py`."""
+"""How fast the dashboard answers in a real Chromium: first paint, a turned knob, and fifty saved runs.
+
+Wall seconds. Each server is a process of its own, started by the command as a user would.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import time
+import os
+import re
+import shutil
+import subprocess
+import sys
 
-import numpy as np
-import pandas as pd
-import plotly.io
 import pytest
 
 pytest.importorskip("dash")
+sync_api = pytest.importorskip("playwright.sync_api")
 
-from dashboards import figures, knobs, shelf
-from dashboards.desk import Desk
-from dashboards.jobs import Jobs
-from dashboards.pages import explore
-from simulator.scenario_file import load_scenario
+from simulator.case import prepare  # noqa: E402
+from simulator.replication import replicate  # noqa: E402
+from simulator.scenario_file import load_scenario  # noqa: E402
 
-pytestmark = pytest.mark.benchmark(timer=time.process_time, warmup=True)
-ROWS = 1_000_000
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+
+RUNS, STEPS = 50, 1_000_000
+VERDICT = "article.verdict"
+DRAWN = "() => document.querySelectorAll('.js-plotly-plot .trace').length >= {}"
+PLACES = {
+    "acceptance": [0.5 + 0.01 * i for i in range(40)],
+    "window": list(range(1, 17)),
+    "verbosity": [0.3 + 0.05 * i for i in range(60)],
+    "verdict_tokens": list(range(2, 100, 3)),
+    "rtt_ms": list(range(5, 500, 15)),
+}
+TURN = """([knob, value]) => new Promise((done) => {
+  const slider = [...document.querySelectorAll("input[type=range]")].find((s) => JSON.parse(s.id).knob === knob);
+  const figures = [...document.querySelectorAll("#explore-figures .js-plotly-plot")];
+  let open = figures.length;
+  const from = performance.now();
+  const seen = () => { open -= 1; if (!open) done(performance.now() - from); };
+  figures.forEach((f) => f.once("plotly_afterplot", seen));
+  Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(slider, value);
+  slider.dispatchEvent(new Event("input", {bubbles: true}));
+  slider.dispatchEvent(new Event("change", {bubbles: true}));
+})"""
 
 
-@pytest.mark.parametrize("knob", ["acceptance", "window", "verbosity", "rtt_ms", "concurrency"])
-def test_knob_to_figures(benchmark, knob):
-    """From the knobs of Explore to the JSON of its two figures; every round is another place of the knob."""
-    desk = Desk(shelf.Shelf(), Jobs(1))
-    scenario = load_scenario("retail-h200")
-    own = knobs.own_values(scenario)
-    low, high, step = knobs.SLIDERS[knob][2]
-    places = itertools.cycle(np.arange(low, high, step)[::-1].tolist())
-
-    def turn():
-        document = desk.glance(knobs.changed(scenario, own | {knob: next(places)}, own))
-        return [plotly.io.to_json(f, validate=False) for _, f in explore.pictures(document, "time")]
-
-    turn()
-    benchmark.pedantic(turn, rounds=12)
+@contextlib.contextmanager
+def served(*given):
+    """The address of a fresh `specroof dashboard`."""
+    command = [sys.executable, "-m", "specroof", "dashboard", *given, "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as server:
+        try:
+            yield next(found.group(0) for line in server.stderr if (found := re.search(r"http://\S+/", line)))
+        finally:
+            server.terminate()
 
 
 @pytest.fixture(scope="module")
-def large_run(tmp_path_factory):
-    """A saved run with a million engine iterations and a million spans of ten thousand trajectories."""
-    folder = tmp_path_factory.mktemp("large")
-    at = np.arange(ROWS, dtype=float)
-    pd.DataFrame(
-        {"role": "strong", "replica": 0, "start_s": at, "time_s": 1.0, "n_decode": (at % 37).astype(int),
-         "kv_used_tokens": (at % 9973).astype(int), "n_waiting": (at % 11).astype(int)}
-    ).to_parquet(folder / "engine.parquet")  # fmt: skip
-    pd.DataFrame(
-        {"trajectory": np.repeat(np.arange(ROWS // 100), 100), "kind": "write", "step": (at % 100).astype(int),
-         "lane": "strong", "phase": "decode", "start_s": at, "end_s": at + 1.0}
-    ).to_parquet(folder / "phases.parquet", row_group_size=50_000)  # fmt: skip
-    pd.DataFrame(
-        {"trajectory": np.arange(ROWS // 100), "arrival_s": at[::100], "time_s": 100.0, "counted": True}
-    ).to_parquet(folder / "trajectories.parquet")
+def chromium():
+    with sync_api.sync_playwright() as p:
+        yield p.chromium
+
+
+@pytest.fixture
+def browser(chromium):
+    with chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"]) as found:
+        yield found
+
+
+def test_first_visit(benchmark, chromium):
+    """From the address to verdict and figures: a fresh process, a fresh browser and profile each time."""
+    left = contextlib.ExitStack()
+
+    def fresh():
+        left.close()
+        page = left.enter_context(chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])).new_page()
+        page.goto("about:blank")
+        return (page, left.enter_context(served())), {}
+
+    def visit(page, address):
+        page.goto(address)
+        page.wait_for_selector(VERDICT)
+        benchmark.extra_info.setdefault("verdict_s", []).append(page.evaluate("performance.now()") / 1e3)
+        page.wait_for_function(DRAWN.format(2))
+
+    with left:
+        benchmark.pedantic(visit, setup=fresh, rounds=5)
+
+
+@pytest.mark.parametrize("scenario", ["retail-h200", "autonomous-h200"])
+def test_knob_to_figures(benchmark, browser, scenario):
+    """From the change of a slider until both figures are drawn anew; the knobs in turn, forty turns."""
+    turns = itertools.chain.from_iterable(zip(*PLACES.values(), strict=False))
+    knobs = itertools.cycle(PLACES)
+    with served(scenario) as address:
+        page = browser.new_page(viewport={"width": 1360, "height": 900})
+        page.goto(address)
+        page.wait_for_function(DRAWN.format(2))
+        page.wait_for_load_state("networkidle")
+        for knob, places in PLACES.items():  # as after a look at each
+            page.evaluate(TURN, [knob, str(places[-1])])
+        took = []
+
+        def turn(knob, value):
+            took.append(page.evaluate(TURN, [knob, str(round(value, 2))]))
+
+        benchmark.pedantic(turn, setup=lambda: ((next(knobs), next(turns)), {}), rounds=40)
+        benchmark.extra_info["in_the_page_ms"] = [round(t) for t in took]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Fifty saved runs of a million steps together, with the log of their engines: two simulated, the rest links."""
+    first, folder = tmp_path_factory.mktemp("first"), tmp_path_factory.mktemp("fifty")
+    each = STEPS // RUNS
+    scenario = load_scenario("speed", ["concurrency=16", "run.seeds=1", f"load.n_trajectories={each // 10}"])
+    found = replicate(prepare(scenario), ["strong_only", "spec_agent"], keep_log=True, out=first)
+    assert all(len(run.steps) >= each for runs in found.values() for run in runs)
+    for copy, run in itertools.product(range(RUNS // 2), sorted(first.iterdir())):
+        shutil.copytree(run, folder / f"{copy:02d}-{run.name}", copy_function=os.link)
     return folder
 
 
-def test_trajectory_of_a_large_run(benchmark, large_run):
-    """One of ten thousand trajectories, read and drawn."""
-    benchmark(lambda: figures.timeline(shelf.spans(large_run, 7777, "strong_only")))
+@pytest.mark.parametrize(
+    ("path", "traces"),
+    [
+        ("/compare", 8),
+        ("/compare?runs=" + ",".join(map(str, range(12))), 24),
+        ("/timeline?run={}&trajectory=1500", 8),
+    ],
+    ids=["compare", "compare-twelve", "timeline"],
+)
+def test_pages_of_fifty_runs(benchmark, browser, runs, path, traces):
+    """From the address to the figures; each round another run of the timeline, none of which was read before."""
+    numbers = itertools.count()
+    with served(str(runs)) as address:
 
+        def fresh():
+            return (browser.new_context().new_page(), address[:-1] + path.format(next(numbers))), {}
 
-def test_engine_of_a_large_run(benchmark, large_run):
-    """A million iterations, read and drawn."""
-    names = ("role", "replica", "start_s", "time_s", "n_decode", "kv_used_tokens", "n_waiting")
-    benchmark.pedantic(lambda: figures.engine_load(shelf._read(large_run, "engine", names, None)), rounds=3)
+        def visit(page, at):
+            page.goto(at)
+            page.wait_for_function(DRAWN.format(traces))
 
-
-def test_fifty_runs_compared(benchmark, large_run):
-    """The distributions of fifty runs of ten thousand tasks."""
-
-    def compare():
-        times = [shelf._read(large_run, "trajectories", ("time_s",), None)["time_s"].tolist() for _ in range(50)]
-        return figures.latencies(
-            [{"strategy": "spec_agent", "label": str(i), "time_s": t} for i, t in enumerate(times)]
-        )
-
-    benchmark.pedantic(compare, rounds=3)
+        benchmark.pedantic(visit, setup=fresh, rounds=9)

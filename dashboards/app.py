@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from importlib import resources
 from ipaddress import ip_address
 from types import ModuleType
@@ -15,17 +14,40 @@ from dash import ALL, Input, Output, State, dcc, html
 from dashboards import parts, query
 from dashboards.desk import Desk
 from dashboards.jobs import Jobs
-from dashboards.pages import breakeven, calibration, compare, explore, risk, sensitivity, size, timeline
+from dashboards.pages import (
+    breakeven,
+    calibration,
+    compare,
+    explore,
+    hardware,
+    risk,
+    sensitivity,
+    size,
+    sweeps,
+    timeline,
+)
 from dashboards.shelf import Shelf
 from dashboards.uploads import MOST_BYTES
 
-PAGES: tuple[ModuleType, ...] = (explore, breakeven, sensitivity, size, timeline, risk, calibration, compare)
+PAGES: tuple[ModuleType, ...] = (
+    explore,
+    breakeven,
+    hardware,
+    sensitivity,
+    size,
+    risk,
+    timeline,
+    compare,
+    sweeps,
+    calibration,
+)
 LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names under which a browser may reach an app that is bound to the loopback."""
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
-<head>{%metas%}<title>{%title%}</title>{%favicon%}{%css%}</head>
+<head>{%metas%}<title>{%title%}</title>{%favicon%}{%css%}
+<link rel="preload" as="script" href="/_dash-component-suites/plotly/package_data/plotly.min.js"></head>
 <body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer></body>
 </html>
 """
@@ -49,11 +71,11 @@ def create_app(
     hosts : frozenset of str or None
         Names a request may be addressed to, so that no foreign site can point its own name here; None: any.
     warm : bool
-        Work out the first page in the background, before anybody asks for it.
+        Work out the first page before returning, and what its knobs need once it was asked for.
     """
     desk = Desk(shelf or Shelf(), jobs or Jobs())
     if warm:
-        threading.Thread(target=desk.warm, daemon=True).start()
+        desk.warm()
     app = dash.Dash(
         "specroof",
         title="specroof",

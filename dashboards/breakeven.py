@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,11 @@ def breakeven_map(document: Mapping[str, Any]) -> go.Figure:
             name="ratio",
         )
     )
-    for values, dash, name in ((ratio, "solid", "ratio 1"), (low, "dash", "low end 1"), (high, "dot", "high end 1")):
+    for values, dash, name in (
+        (ratio, "solid", "ratio = 1"),
+        (low, "dash", "low end of the 90 % band = 1"),
+        (high, "dot", "high end of the 90 % band = 1"),
+    ):
         _contour(figure, x["values"], y["values"], values, dash, name)
     figure.update_layout(
         template=LIGHT,
@@ -114,22 +119,61 @@ def balance_figure(document: Mapping[str, Any]) -> go.Figure:
         marker={"size": 9, "color": "#0072B2"},
         name="device, 90 % band",
     )
-    figure.add_scatter(
-        x=[r["ridge_flops_per_byte"] for r in rows],
-        y=[v + u if i % 2 == 0 else v - d for i, (v, u, d) in enumerate(zip(value, up, down, strict=True))],
-        mode="text",
-        text=[plain(r["hardware"]) for r in rows],
-        textposition=["top center" if i % 2 == 0 else "bottom center" for i in range(len(rows))],
-        showlegend=False,
-        hoverinfo="skip",
-    )
+    names = [str(r["hardware"]) for r in rows]
+    ridges = [float(r["ridge_flops_per_byte"]) for r in rows]
+    ends = log_ends([*ridges, *(float(c["ridge_flops_per_byte"]) for c in curve)])
+    tops = [(r, v + u) for r, v, u in zip(ridges, value, up, strict=True)]
+    heights = above(tops, [0.032 * len(n) for n in names], ends, width=0.05)
+    for name, ridge, height in zip(names, ridges, heights, strict=True):
+        figure.add_annotation(
+            **{"x": math.log10(ridge), "y": height, "yshift": 3, "xanchor": "center", "yanchor": "bottom"},
+            text=plain(name),
+            textangle=-90,
+            showarrow=False,
+        )
     figure.update_layout(
         template=LIGHT,
         height=480,
-        xaxis={"title": {"text": "ridge point (FLOP per byte)"}, "type": "log", "tickvals": _RIDGES},
-        yaxis={"title": {"text": "acceptance from which drafting pays"}, "range": [0, 1.02]},
+        xaxis={
+            "title": {"text": "ridge point (FLOP per byte)"},
+            "type": "log",
+            "tickvals": _RIDGES,
+            "range": [math.log10(e) for e in ends],
+        },
+        yaxis={
+            "title": {"text": "acceptance from which drafting pays"},
+            "range": [0, max(1.02, *(h + 0.035 * len(n) for n, h in zip(names, heights, strict=True)))],
+            "tickvals": [0, 0.2, 0.4, 0.6, 0.8, 1],
+        },
     )
     return figure
+
+
+def log_ends(values: Sequence[float]) -> tuple[float, float]:
+    """Ends of a logarithmic axis around `values`, with room for the names of the outermost."""
+    low, high = min(values), max(values)
+    room = (high / low) ** 0.06
+    return low / room, high * room
+
+
+def above(
+    tops: Sequence[tuple[float, float]], lengths: Sequence[float], ends: tuple[float, float], *, width: float
+) -> list[float]:
+    """Heights from which upright names over bars touch neither each other nor the bar of a neighbour.
+
+    Parameters
+    ----------
+    tops : place on a logarithmic axis from `ends[0]` to `ends[1]`, and upper end, of every bar
+    lengths : of the names, in the unit of the upper ends
+    width : what a name takes of the length of the axis
+    """
+    along = [math.log(x / ends[0]) / math.log(ends[1] / ends[0]) for x, _ in tops]
+    placed: dict[int, float] = {}
+    for i in sorted(range(len(tops)), key=lambda i: tops[i][1]):
+        height = max(tops[j][1] for j in range(len(tops)) if abs(along[j] - along[i]) < width / 2)
+        near = [placed[k] + lengths[k] for k in placed if abs(along[k] - along[i]) < width]
+        placed[i] = max(height, *near) if near else height
+    return [placed[i] for i in range(len(tops))]
 
 
 def write_map(document: Mapping[str, Any], path: Path) -> None:

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from dashboards.breakeven import axis_title, scale_of
+from dashboards.breakeven import above, axis_title, log_ends, scale_of
 from dashboards.breakeven_loads import COLOURS, nowhere, single
 from dashboards.page import write_page
 
@@ -21,12 +21,13 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 14.0, 30.0, 46.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Frame:
-    """The plot's area in values: ends of both axes, and whether they are logarithmic."""
+    """The plot's area in values: ends of both axes, whether they are logarithmic, up to where y has marks."""
 
     x: Point
     y: Point
     x_log: bool = False
     y_log: bool = False
+    y_marked: float = math.inf
 
     def at(self, point: Point) -> Point:
         """Pixels of a value; values beyond the ends lie on the edge."""
@@ -74,18 +75,24 @@ def balance_svg(document: Mapping[str, Any]) -> str:
     curve = [c for c in document["curve"] if c["critical_acceptance"]["value"] is not None]
     rows = [r for r in document["devices"] if "reason" not in r and r["critical_acceptance"]["value"] is not None]
     ridges = [c["ridge_flops_per_byte"] for c in document["curve"]] + [r["ridge_flops_per_byte"] for r in rows]
-    frame = _Frame(x=(min(ridges), max(ridges)), y=(0.0, 1.0), x_log=True)
+    tops = [
+        (r["ridge_flops_per_byte"], 1.0 if (top := r["critical_acceptance"]["high"]) is None else top) for r in rows
+    ]
+    lengths = [0.026 * len(r["hardware"]) for r in rows]
+    heights = above(tops, lengths, log_ends(ridges), width=0.03)
+    highest = max(1.0, *(h + n + 0.02 for h, n in zip(heights, lengths, strict=True)))
+    frame = _Frame(x=log_ends(ridges), y=(0.0, highest), x_log=True, y_marked=1.0)
     line = _path(frame, [(c["ridge_flops_per_byte"], c["critical_acceptance"]["value"]) for c in curve])
     parts = [f'<polyline points="{line}" fill="none" stroke="#777" stroke-width="1.5" stroke-dasharray="5 4"/>']
-    for i, row in enumerate(sorted(rows, key=lambda r: r["ridge_flops_per_byte"])):
+    for row, height in zip(rows, heights, strict=True):
         edge, ridge = row["critical_acceptance"], row["ridge_flops_per_byte"]
         ends = [(ridge, edge["low"] if edge["low"] is not None else 0.0)]
         ends.append((ridge, edge["high"] if edge["high"] is not None else 1.0))
         parts.append(f'<polyline points="{_path(frame, ends)}" stroke="{COLOURS[0]}" stroke-width="1.2"/>')
         parts.append(_dot(frame, (ridge, edge["value"]), COLOURS[0]))
-        px, py = frame.at(ends[i % 2])
-        shift = 12 if i % 2 == 0 else -5
-        parts.append(f'<text x="{px:.1f}" y="{py + shift:.1f}" text-anchor="middle">{escape(row["hardware"])}</text>')
+        px, py = frame.at((ridge, height))
+        turned = f'transform="rotate(-90 {px:.1f} {py - 5:.1f})"'
+        parts.append(f'<text x="{px:.1f}" y="{py - 5:.1f}" dy="4" {turned}>{escape(row["hardware"])}</text>')
     title = f"{document['objective']}: acceptance from which {document['strategy']} pays, by hardware balance"
     legend = [("device, 90 % band", COLOURS[0]), ("first device, compute scaled", "#777")]
     return _drawn(title, "ridge point (FLOP per byte)", "acceptance (probability)", frame, parts, legend)
@@ -109,8 +116,10 @@ def _drawn(
     title: str, x_title: str, y_title: str, frame: _Frame, parts: Sequence[str], legend: Sequence[tuple[str, str]]
 ) -> str:
     right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+    places = _legend([name for name, _ in legend])
+    height = places[-1][1] + 10
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}" width="{_WIDTH:.0f}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {height:.0f}" width="{_WIDTH:.0f}" '
         'font-family="sans-serif" font-size="11">',
         '<rect width="100%" height="100%" fill="#fff"/>',
         f'<text x="{_LEFT:.0f}" y="18" font-size="13">{escape(title)}</text>',
@@ -120,13 +129,12 @@ def _drawn(
     for value in _ticks(frame.x, frame.x_log):
         x, _ = frame.at((value, frame.y[0]))
         lines.append(f'<text x="{x:.1f}" y="{bottom + 15:.0f}" text-anchor="middle">{value:g}</text>')
-    for value in _ticks(frame.y, frame.y_log):
+    for value in (v for v in _ticks(frame.y, frame.y_log) if v <= frame.y_marked):
         _, y = frame.at((frame.x[0], value))
         lines.append(f'<text x="{_LEFT - 6:.0f}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>')
-    for i, (name, colour) in enumerate(legend):
-        y = _TOP + 16 + 16 * i
-        lines.append(f'<rect x="{right - 190:.0f}" y="{y - 9:.0f}" width="14" height="10" fill="{colour}"/>')
-        lines.append(f'<text x="{right - 171:.0f}" y="{y:.0f}">{escape(name)}</text>')
+    for (x, y), (name, colour) in zip(places, legend, strict=True):
+        lines.append(f'<rect x="{x:.0f}" y="{y - 9:.0f}" width="14" height="10" fill="{colour}"/>')
+        lines.append(f'<text x="{x + 19:.0f}" y="{y:.0f}">{escape(name)}</text>')
     lines.append(
         f'<text x="{(_LEFT + right) / 2:.0f}" y="{_HEIGHT - 10:.0f}" text-anchor="middle">{escape(x_title)}</text>'
     )
@@ -134,6 +142,19 @@ def _drawn(
     lines.append(f'<text x="14" y="{middle:.0f}" text-anchor="middle" transform="rotate(-90 14 {middle:.0f})">')
     lines.append(f"{escape(y_title)}</text></svg>")
     return "\n".join(lines) + "\n"
+
+
+def _legend(names: Sequence[str]) -> list[Point]:
+    """Where the entries go: rows under the title of the x axis, each as full as it gets."""
+    x, y = _LEFT, _HEIGHT + 10
+    places: list[Point] = []
+    for name in names:
+        width = 42 + 6 * len(name)
+        if x > _LEFT and x + width > _WIDTH:
+            x, y = _LEFT, y + 17
+        places.append((x, y))
+        x += width
+    return places
 
 
 def _ticks(ends: Point, log: bool) -> list[float]:

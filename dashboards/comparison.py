@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from dashboards import template
 from dashboards.frames import axis_title, require
@@ -40,31 +39,43 @@ def ratios(frame: pd.DataFrame) -> go.Figure:
         When a column is missing.
     """
     require(frame, ("strategy", "objective", "value", "low", "high"), "ratios")
-    rows = frame[frame["strategy"] != "strong_only"]
-    known = rows[rows["value"].map(is_number).astype(bool)]
-    objectives = in_order(list(known["objective"]), OBJECTIVE_LABELS)
+    return go.Figure(ratio_parts(frame.to_dict("records"))).update_layout(template=template.LIGHT)
+
+
+def ratio_parts(rows: Sequence[Mapping[Hashable, Any]]) -> dict[str, Any]:
+    """The same as plain `data` and `layout` for plotly.js, without template: made in a tenth of the time.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Each with the columns of `ratios`.
+    """
+    rows = [r for r in rows if r["strategy"] != "strong_only"]
+    objectives = in_order([r["objective"] for r in rows if is_number(r["value"])], OBJECTIVE_LABELS)
     less = [name for name in objectives if name not in HIGHER_IS_BETTER]
     more = [name for name in objectives if name in HIGHER_IS_BETTER]
     panels = [panel for panel in (less, more) if panel]
-    strategies = in_order(list(rows["strategy"]), STRATEGY_LABELS)
+    strategies = in_order([r["strategy"] for r in rows], STRATEGY_LABELS)
     bands_px = _ROW_PX * max(2, len(strategies)) * max(1, len(objectives))
-    figure = make_subplots(
-        rows=max(1, len(panels)),
-        cols=1,
-        row_heights=[float(len(p)) for p in panels] or None,
-        vertical_spacing=_GAP_PX / (bands_px + _GAP_PX) if len(panels) > 1 else 0.0,
-    )
-    named: set[str] = set()
+    gap = _GAP_PX / (bands_px + _GAP_PX) if len(panels) > 1 else 0.0
+    data: list[dict[str, Any]] = []
+    layout: dict[str, Any] = {"shapes": [], "annotations": []}
+    top = 1.0
     for index, panel in enumerate(panels, start=1):
-        part = rows[rows["objective"].isin(panel)]
-        span = ratio_span(part)
-        for place, name in enumerate(strategies):
-            _ratio_trace(figure, part, panel, span, name, _offset(place, len(strategies)), index, named)
-        _ratio_axes(figure, panel, span, index, wins_left=panel is less)
-    figure.update_xaxes(title_text=axis_title(AXIS, _not_known(rows)), row=max(1, len(panels)), col=1)
-    figure.update_layout(template=template.LIGHT, height=bands_px + _GAP_PX * len(panels) + 110)
-    figure.update_layout(margin={"t": 44}, showlegend=True)
-    return figure
+        part = [r for r in rows if r["objective"] in panel]
+        span = _span(part)
+        named = {t["legendgroup"] for t in data}
+        drawn = [_ratio_trace(part, panel, span, s, _offset(i, len(strategies))) for i, s in enumerate(strategies)]
+        n = str(index) if index > 1 else ""
+        axes = {"xaxis": f"x{n}", "yaxis": f"y{n}"}
+        data += [{**t, "showlegend": t["legendgroup"] not in named, **axes} for t in drawn if t]
+        foot = top - (1.0 - gap * (len(panels) - 1)) * len(panel) / len(objectives)
+        _ratio_axes(layout, panel, span, n, (max(0.0, round(foot, 12)), top), wins_left=panel is less)
+        top = foot - gap
+    last = f"xaxis{len(panels) if len(panels) > 1 else ''}"
+    layout.setdefault(last, {})["title"] = {"text": axis_title(AXIS, _not_known(rows))}
+    height = bands_px + _GAP_PX * len(panels) + 110
+    return {"data": data, "layout": {**layout, "height": height, "margin": {"t": 44}, "showlegend": True}}
 
 
 def windows(frame: pd.DataFrame) -> go.Figure:
@@ -112,28 +123,23 @@ def windows(frame: pd.DataFrame) -> go.Figure:
 
 
 def _ratio_trace(
-    figure: go.Figure,
-    part: pd.DataFrame,
-    panel: list[str],
-    span: tuple[float, float],
-    name: str,
-    offset: float,
-    row: int,
-    named: set[str],
-) -> None:
-    mine = {str(r["objective"]): r for r in part[part["strategy"] == name].to_dict("records")}
+    part: Sequence[Mapping[Hashable, Any]], panel: list[str], span: tuple[float, float], name: str, offset: float
+) -> dict[str, Any] | None:
+    """One strategy's marks in a panel; None where it has no ratio there."""
+    mine = {str(r["objective"]): r for r in part if r["strategy"] == name}
     known = [o for o in panel if o in mine and is_number(mine[o]["value"])]
     if not known:
-        return
+        return None
     values = [float(mine[o]["value"]) for o in known]
     shown = [min(max(v, span[0]), span[1]) for v in values]
     ends = [[_end(mine[o][side], v, span) for o, v in zip(known, shown, strict=True)] for side in ("low", "high")]
     words = template.plain(template.shorten(label(name, STRATEGY_LABELS)))
     symbol = template.STRATEGY_SYMBOLS.get(name, "circle")
-    figure.add_scatter(
-        x=shown,
-        y=[panel.index(o) + offset for o in known],
-        error_x={
+    return {
+        "type": "scatter",
+        "x": shown,
+        "y": [panel.index(o) + offset for o in known],
+        "error_x": {
             "type": "data",
             "symmetric": False,
             "arrayminus": [v - low for v, low in zip(shown, ends[0], strict=True)],
@@ -141,57 +147,68 @@ def _ratio_trace(
             "thickness": 2,
             "width": 4,
         },
-        mode="markers",
-        marker={"size": 10, "symbol": [symbol if v > 0 else "arrow-bar-left" for v in values]},
-        marker_color=template.STRATEGY_COLOURS.get(name, template.FALLBACK_COLOUR),
-        name=words,
-        legendgroup=name,
-        showlegend=name not in named,
-        customdata=[[template.plain(label(o, OBJECTIVE_LABELS)), _words(mine[o])] for o in known],
-        hovertemplate=f"{words}<br>%{{customdata[0]}}: %{{customdata[1]}}<extra></extra>",
-        row=row,
-        col=1,
-    )
-    named.add(name)
+        "mode": "markers",
+        "marker": {
+            "size": 10,
+            "symbol": [symbol if v > 0 else "arrow-bar-left" for v in values],
+            "color": template.STRATEGY_COLOURS.get(name, template.FALLBACK_COLOUR),
+        },
+        "name": words,
+        "legendgroup": name,
+        "customdata": [[template.plain(label(o, OBJECTIVE_LABELS)), _words(mine[o])] for o in known],
+        "hovertemplate": f"{words}<br>%{{customdata[0]}}: %{{customdata[1]}}<extra></extra>",
+    }
 
 
-def _ratio_axes(figure: go.Figure, panel: list[str], span: tuple[float, float], row: int, *, wins_left: bool) -> None:
-    x, y = f"x{row if row > 1 else ''}", f"y{row if row > 1 else ''}"
+def _ratio_axes(
+    layout: dict[str, Any],
+    panel: list[str],
+    span: tuple[float, float],
+    n: str,
+    domain: tuple[float, float],
+    *,
+    wins_left: bool,
+) -> None:
+    """A panel's axes and what stands on them."""
+    x, y = f"x{n}", f"y{n}"
     edges = (math.log10(span[0]), 0.0, math.log10(span[1]))
     won = edges[:2] if wins_left else edges[1:]
-    figure.add_shape(
-        type="rect", xref=x, yref=f"{y} domain", y0=0, y1=1, fillcolor=template.WIN_TINT, line_width=0, layer="below",
-        x0=10 ** won[0], x1=10 ** won[1],
-    )  # fmt: skip
-    figure.add_shape(type="line", x0=1, x1=1, y0=0, y1=1, xref=x, yref=f"{y} domain", line=_RULE)
+    upright = {"xref": x, "yref": f"{y} domain", "y0": 0, "y1": 1}
+    tint = {"fillcolor": template.WIN_TINT, "line": {"width": 0}, "layer": "below"}
+    layout["shapes"] += [
+        {"type": "rect", "x0": 10 ** won[0], "x1": 10 ** won[1], **tint, **upright},
+        {"type": "line", "x0": 1, "x1": 1, "line": _RULE, **upright},
+    ]
+    above = {"y": 1, "yref": f"{y} domain", "yanchor": "bottom", "showarrow": False}
     sides = ("◀ wins", "loses ▶") if wins_left else ("◀ loses", "wins ▶")
-    for text, where, anchor in ((sides[0], 0.0, "left"), (sides[1], 1.0, "right")):
-        figure.add_annotation(
-            text=text, x=where, xref=f"{x} domain", xanchor=anchor, y=1, yref=f"{y} domain", yanchor="bottom",
-            showarrow=False, font={"size": 12},
-        )  # fmt: skip
     place = (0.0 - edges[0]) / (edges[2] - edges[0])
     anchor = "left" if place < 0.25 else "right" if place > 0.75 else "center"
-    figure.add_annotation(
-        text=SAME, x=0, xref=x, xanchor=anchor, y=1, yref=f"{y} domain", yanchor="bottom", yshift=18,
-        showarrow=False, font={"size": 11},
-    )  # fmt: skip
-    figure.update_xaxes(title_text=AXIS, row=row, col=1, **_log_axis(span))
-    names = [template.plain(template.shorten(label(o, OBJECTIVE_LABELS), 24)) for o in panel]
-    figure.update_yaxes(
-        tickmode="array",
-        tickvals=list(range(len(panel))),
-        ticktext=names,
-        range=[len(panel) - 0.45, -0.55],
-        showgrid=False,
-        row=row,
-        col=1,
-    )
+    layout["annotations"] += [
+        *(
+            {"text": text, "x": at, "xref": f"{x} domain", "xanchor": side, "font": {"size": 12}, **above}
+            for text, at, side in ((sides[0], 0.0, "left"), (sides[1], 1.0, "right"))
+        ),
+        {"text": SAME, "x": 0, "xref": x, "xanchor": anchor, "yshift": 18, "font": {"size": 11}, **above},
+    ]
+    layout[f"xaxis{n}"] = {"anchor": y, "domain": [0.0, 1.0], "title": {"text": AXIS}, **_log_axis(span)}
+    layout[f"yaxis{n}"] = {
+        "anchor": x,
+        "domain": list(domain),
+        "tickmode": "array",
+        "tickvals": list(range(len(panel))),
+        "ticktext": [template.plain(template.shorten(label(o, OBJECTIVE_LABELS), 24)) for o in panel],
+        "range": [len(panel) - 0.45, -0.55],
+        "showgrid": False,
+    }
 
 
 def ratio_span(frame: pd.DataFrame) -> tuple[float, float]:
     """The ends of a logarithmic axis that shows every positive ratio and interval of `frame`, with 1 inside it."""
-    return widened([float(v) for column in ("value", "low", "high") for v in frame[column].tolist() if is_number(v)])
+    return _span(frame.to_dict("records"))
+
+
+def _span(rows: Sequence[Mapping[Hashable, Any]]) -> tuple[float, float]:
+    return widened([float(r[column]) for r in rows for column in ("value", "low", "high") if is_number(r[column])])
 
 
 def widened(values: list[float]) -> tuple[float, float]:
@@ -236,14 +253,12 @@ def _end(value: object, fallback: float, span: tuple[float, float]) -> float:
     return min(max(float(value), span[0]), span[1]) if is_number(value) else fallback
 
 
-def _not_known(rows: pd.DataFrame) -> str:
+def _not_known(rows: Sequence[Mapping[Hashable, Any]]) -> str:
     """The objectives that no strategy has a ratio for, and the single ratios missing from the others."""
     lacking: list[str] = []
-    for objective in in_order(list(rows["objective"]), OBJECTIVE_LABELS):
-        part = rows[rows["objective"] == objective]
-        without = [
-            label(s, STRATEGY_LABELS) for s, v in zip(part["strategy"], part["value"], strict=True) if not is_number(v)
-        ]
+    for objective in in_order([r["objective"] for r in rows], OBJECTIVE_LABELS):
+        part = [r for r in rows if r["objective"] == objective]
+        without = [label(r["strategy"], STRATEGY_LABELS) for r in part if not is_number(r["value"])]
         whose = "" if len(without) == len(part) else f" ({', '.join(without)})"
         if without:
             lacking.append(label(objective, OBJECTIVE_LABELS).lower() + whose)

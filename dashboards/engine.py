@@ -40,8 +40,7 @@ def engine_load(frame: pd.DataFrame) -> go.Figure:
         When a column is missing.
     """
     require(frame, ("role", "replica", "start_s", "time_s", *(c for c, _ in _PANELS)), "engine_load")
-    ends = (frame["start_s"] + frame["time_s"]).tolist()
-    unit = unit_for("time_s", ends)
+    unit = unit_for("time_s", [(frame["start_s"] + frame["time_s"]).max()])
     figure = make_subplots(rows=len(_PANELS), cols=1, shared_xaxes=True, vertical_spacing=0.07)
     ordered = frame.sort_values("start_s", kind="stable")
     groups = ordered[["role", "replica"]].drop_duplicates().sort_values(["role", "replica"]).to_dict("records")

@@ -12,7 +12,7 @@ from dashboards.latency import latencies
 from dashboards.ledger import phases, timeline
 from dashboards.pareto import pareto
 from dashboards.reproduce import reproduced
-from dashboards.risk import risk_figure
+from dashboards.risk import risk_figures
 from dashboards.roof import roofline
 from dashboards.sizing import fleets
 from dashboards.swept import swept
@@ -28,7 +28,7 @@ __all__ = [
     "phases",
     "ratios",
     "reproduced",
-    "risk_figure",
+    "risk_figures",
     "roofline",
     "swept",
     "timeline",

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Sequence
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from dashboards.template import plain
 from hwprofiles.errors import InputError
@@ -26,8 +25,3 @@ def axis_title(text: str, note: str = "") -> str:
     """An axis title with, in smaller type below it, what the figure had to leave out."""
     lines = [plain(line) for line in textwrap.wrap(note, 48)]
     return text + "".join(f"<br><span style='font-size:11px'>{line}</span>" for line in lines)
-
-
-def is_wide(figure: go.Figure) -> bool:
-    """Whether panels stand side by side, so that a phone has to scroll sideways."""
-    return any((axis.domain or (0.0, 1.0))[0] > 0.0 for axis in figure.select_xaxes())

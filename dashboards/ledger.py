@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -38,52 +40,64 @@ def phases(frame: pd.DataFrame, quantity: str) -> go.Figure:
     if quantity not in PHASE_QUANTITIES:
         raise unknown_name("quantity", quantity, PHASE_QUANTITIES)
     require(frame, ("strategy", "phase", quantity), "phases")
-    frame = frame.assign(**{quantity: pd.to_numeric(frame[quantity], errors="coerce")})
-    strategies = in_order(list(frame["strategy"]), STRATEGY_LABELS)
-    lengths = frame.groupby("strategy")[quantity].sum().tolist()
+    rows = frame.assign(**{quantity: pd.to_numeric(frame[quantity], errors="coerce")}).to_dict("records")
+    return go.Figure(phase_parts(rows, quantity)).update_layout(template=template.LIGHT)
+
+
+def phase_parts(rows: Sequence[Mapping[Hashable, Any]], quantity: str) -> dict[str, Any]:
+    """The same as plain `data` and `layout` for plotly.js, without template: made in a tenth of the time.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Each with the columns of `phases`.
+    quantity : str
+        One of `PHASE_QUANTITIES`.
+    """
+    strategies = in_order([r["strategy"] for r in rows], STRATEGY_LABELS)
+    sums: dict[tuple[str, str], float] = {}
+    for r in rows:
+        if is_number(r[quantity]):
+            sums[r["phase"], r["strategy"]] = sums.get((r["phase"], r["strategy"]), 0.0) + float(r[quantity])
+    lengths = [sum(v for (_, s), v in sums.items() if s == strategy) for strategy in strategies]
     unit = unit_for(quantity, lengths)
-    figure = go.Figure()
-    for phase in in_order(list(frame["phase"]), _ORDER):
-        part = frame[(frame["phase"] == phase) & frame[quantity].notna()]
-        values = part.groupby("strategy")[quantity].sum()
-        if not (values != 0).any():
+    data = []
+    for phase in in_order([r["phase"] for r in rows], _ORDER):
+        shown = [sums.get((phase, s)) for s in strategies]
+        if not any(shown):
             continue
         words = template.plain(label(phase, PHASE_LABELS))
-        shown = [float(values[s]) if s in values.index else None for s in strategies]
-        figure.add_bar(
-            orientation="h",
-            y=list(range(len(strategies))),
-            x=[v * unit.factor if v is not None else None for v in shown],
-            name=words,
-            marker=_paint(phase),
-            customdata=[
-                [template.plain(label(s, STRATEGY_LABELS)), with_unit(v, unit)]
-                for s, v in zip(strategies, shown, strict=True)
-            ],
-            hovertemplate=f"%{{customdata[0]}}<br>{words}: %{{customdata[1]}}<extra></extra>",
+        cells = zip(strategies, shown, strict=True)
+        data.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "y": list(range(len(strategies))),
+                "x": [v * unit.factor if v is not None else None for v in shown],
+                "name": words,
+                "marker": _paint(phase),
+                "customdata": [[template.plain(label(s, STRATEGY_LABELS)), with_unit(v, unit)] for s, v in cells],
+                "hovertemplate": f"%{{customdata[0]}}<br>{words}: %{{customdata[1]}}<extra></extra>",
+            }
         )
-    lacking = [s for s in strategies if not frame.loc[frame["strategy"] == s, quantity].notna().any()]
-    for s in lacking:
-        figure.add_annotation(
-            text="not known", x=0, xanchor="left", xshift=4, y=strategies.index(s), showarrow=False,
-            font={"size": 13, "style": "italic"},
-        )  # fmt: skip
+    lacking = [i for i, s in enumerate(strategies) if not any(of == s for _, of in sums)]
+    plain = {"x": 0, "xanchor": "left", "xshift": 4, "showarrow": False, "font": {"size": 13, "style": "italic"}}
     title = f"{label(quantity, COLUMN_LABELS).lower()} ({unit.symbol})"
-    figure.update_xaxes(title_text=title, range=[0, 1.03 * unit.factor * max([0.0, *lengths]) or 1.0])
-    figure.update_yaxes(
-        tickmode="array",
-        tickvals=list(range(len(strategies))),
-        ticktext=[_broken(label(s, STRATEGY_LABELS)) for s in strategies],
-        range=[len(strategies) - 0.4, -0.6],
-        showgrid=False,
-    )
-    figure.update_layout(
-        template=template.LIGHT,
-        barmode="stack",
-        height=190 + 52 * max(1, len(strategies)),
-        showlegend=True,
-    )
-    return figure
+    layout = {
+        "xaxis": {"title": {"text": title}, "range": [0, 1.03 * unit.factor * max([0.0, *lengths]) or 1.0]},
+        "yaxis": {
+            "tickmode": "array",
+            "tickvals": list(range(len(strategies))),
+            "ticktext": [_broken(label(s, STRATEGY_LABELS)) for s in strategies],
+            "range": [len(strategies) - 0.4, -0.6],
+            "showgrid": False,
+        },
+        "annotations": [{"text": "not known", "y": i, **plain} for i in lacking],
+        "barmode": "stack",
+        "height": 190 + 52 * max(1, len(strategies)),
+        "showlegend": True,
+    }
+    return {"data": data, "layout": layout}
 
 
 def timeline(frame: pd.DataFrame) -> go.Figure:

@@ -10,7 +10,6 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from dashboards.frames import is_wide
 from dashboards.paper import asset, environment, script_hash, script_json
 from dashboards.units import compact
 from dashboards.view import scenario_toml
@@ -68,7 +67,6 @@ def figures_page(
                 "id": f"figure-{i}",
                 "title": words,
                 "height": figure.layout.height or 480,
-                "wide": is_wide(figure),
                 "json": script_json(figure),
             }
             for i, (words, figure) in enumerate(figures)

@@ -8,10 +8,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from dashboards.names import STRATEGY_LABELS, label
 from dashboards.page import figures_page, write_page
-from dashboards.template import FALLBACK_COLOUR, LIGHT, RULE_COLOUR, STRATEGY_COLOURS, STRATEGY_SYMBOLS, plain
+from dashboards.template import FALLBACK_COLOUR, LIGHT, RULE_COLOUR, SOLID_SYMBOLS, STRATEGY_COLOURS, plain
 
 _TEN_PERCENT = 0.1
+_SECONDS = [m * 10.0**p for p in range(-3, 5) for m in (1, 2, 5)]
 _WORDS = {
     "first_token": "to first tokens",
     "decode": "own decode",
@@ -51,17 +53,19 @@ def parity(document: Mapping[str, Any]) -> go.Figure:
                 "width": 0,
             },
             mode="markers",
-            name=plain(name),
+            name=plain(label(name, STRATEGY_LABELS)),
             marker={
                 "color": STRATEGY_COLOURS.get(name, FALLBACK_COLOUR),
-                "symbol": STRATEGY_SYMBOLS.get(name, "circle"),
+                "symbol": SOLID_SYMBOLS.get(name, "circle"),
                 "size": 9,
             },
-            hovertemplate="measured %{x:.3g} s<br>predicted %{y:.3g} s<extra>" + plain(name) + "</extra>",
+            hovertemplate="measured %{x:.3g} s<br>predicted %{y:.3g} s<extra>"
+            + plain(label(name, STRATEGY_LABELS))
+            + "</extra>",
         )
     figure.update_layout(template=LIGHT, height=560, margin={"b": 90})
-    figure.update_xaxes(title="measured time of a trajectory (s)", type="log")
-    figure.update_yaxes(title="predicted, with 90 % band (s)", type="log")
+    figure.update_xaxes(title="measured time of a trajectory (s)", type="log", tickvals=_SECONDS)
+    figure.update_yaxes(title="predicted, with 90 % band (s)", type="log", tickvals=_SECONDS)
     return figure
 
 
@@ -69,7 +73,7 @@ def phase_bars(document: Mapping[str, Any]) -> go.Figure:
     """Where the time went, measured beside predicted, by strategy."""
     figure = go.Figure()
     rows = [(s, family, both) for s, families in document["phases"].items() for family, both in families.items()]
-    labels = [[plain(s) for s, _, _ in rows], [_WORDS.get(f, plain(f)) for _, f, _ in rows]]
+    labels = [[plain(label(s, STRATEGY_LABELS)) for s, _, _ in rows], [_WORDS.get(f, plain(f)) for _, f, _ in rows]]
     for key, name, colour in (("measured_s", "measured", "#0072B2"), ("predicted_s", "predicted", "#E69F00")):
         values = [both[key] for _, _, both in rows]
         figure.add_bar(x=values, y=labels, orientation="h", name=name, marker={"color": colour})

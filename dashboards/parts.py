@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 from dash import dcc, html
 
 from dashboards import template, view
-from dashboards.frames import is_wide
 from dashboards.names import OBJECTIVE_LABELS, label
+from dashboards.saving import FIGURE_KINDS
 
 THEMES = {"light": template.LIGHT, "dark": template.DARK}
 Children = Any
@@ -88,23 +88,43 @@ def page(title: str, lead: str, knobs: Sequence[Any], results: Sequence[Any]) ->
     )
 
 
-def drawn(figure: go.Figure, theme: str | None, words: str, id_: str) -> Any:
-    """A figure in the page's theme, with its title; a wide one scrolls sideways on a phone."""
-    wide = is_wide(figure)
-    scrolls: dict[str, Any] = {"tabIndex": 0, "role": "region", "aria-label": words} if wide else {}
-    picture = html.Figure(
+def drawn(figure: go.Figure, theme: str | None, words: str, id_: str, saves: Sequence[Any]) -> Any:
+    """A figure in the page's theme, with its title and the buttons that save it."""
+    graph = dcc.Graph(
+        id=id_,
+        figure=themed(figure, theme),
+        config={"displaylogo": False},
+        responsive=True,
+        style={"height": f"{figure.layout.height or 420}px"},
+    )
+    return html.Figure(
         [
             html.Figcaption(words),
-            dcc.Graph(
-                id=id_,
-                figure=themed(figure, theme),
-                config={"displaylogo": False},
-                responsive=True,
-                style={"height": f"{figure.layout.height or 420}px"},
-            ),
+            html.Div(list(saves), className="saves"),
+            graph,
         ]
     )
-    return html.Div(picture, className="wide", **scrolls) if wide else picture
+
+
+def gallery(figures: Sequence[tuple[str, go.Figure]], theme: str | None, page_: str) -> list[Any]:
+    """Pairs of title and figure, each with its buttons; what they save is `dashboards.saving.saved`'s."""
+    return [
+        drawn(figure, theme, words, f"{page_}-figure-{i}", figure_saves(page_, i, words))
+        for i, (words, figure) in enumerate(figures)
+    ]
+
+
+def figure_saves(page_: str, number: int, words: str) -> list[Any]:
+    """The buttons that save one figure."""
+    return [
+        html.Button(
+            kind.upper(),
+            type="button",
+            id={"page": page_, "save": f"{kind}-{number}"},
+            **{"aria-label": f"{kind.upper()} of {words}"},
+        )
+        for kind in FIGURE_KINDS
+    ]
 
 
 def themed(figure: go.Figure, theme: str | None) -> go.Figure:

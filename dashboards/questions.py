@@ -58,10 +58,20 @@ def _risk(q: Question, tell: Tell) -> Mapping[str, Any]:
     return risk(scenario, hold_failures=q["hold_failures"], damage_budget=q["damage_budget"]).document()
 
 
+def _balance(q: Question, tell: Tell) -> Mapping[str, Any]:
+    from simulator.balance import balance
+    from simulator.scenario_file import from_document
+
+    tell("trying the devices")
+    scenario = from_document(q["scenario"], "scenario")
+    return balance(scenario, q["hardware"], objective=q["objective"], strategy=q["strategy"]).document()
+
+
 QUESTIONS: dict[str, Callable[[Question, Tell], Mapping[str, Any]]] = {
     "plan": _plan,
     "breakeven": _breakeven,
     "sensitivity": _sensitivity,
     "size": _size,
     "risk": _risk,
+    "balance": _balance,
 }

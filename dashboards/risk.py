@@ -7,22 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
-from dashboards.page import write_figure
-from dashboards.template import LIGHT, plain
+from dashboards.frames import axis_title
+from dashboards.page import figures_page, write_page
+from dashboards.template import LIGHT, LINE_COLOUR, plain
 
 _SCALE = [[0.0, "#F7F7F7"], [0.35, "#FDDBA8"], [1.0, "#D55E00"]]
 _LINES = ("#0072B2", "#009E73", "#E69F00", "#D55E00", "#882255", "#332288", "#999933", "#767676")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "x")
 _MOST_MAPS = 4
-_BELOW = "the workload's own tasks: time against damage (number: window; open: another is as fast and as safe)"
+_TEXT_AT = ("top center", "bottom center", "middle left", "middle right")
 
 
-def risk_figure(document: Mapping[str, Any]) -> go.Figure:
-    """Damage in excess of strong-only over window and steps, a map per hold failure, above time against damage.
-
-    The line on a map bounds the windows that stay within the damage budget in excess of strong-only.
+def risk_figures(document: Mapping[str, Any]) -> list[tuple[str, go.Figure]]:
+    """A map of damage per hold failure (the first and the last of more than four), and time against damage.
 
     Parameters
     ----------
@@ -31,51 +29,54 @@ def risk_figure(document: Mapping[str, Any]) -> go.Figure:
     """
     failures = list(dict.fromkeys(c["hold_failure"] for c in document["cells"]))
     shown = failures if len(failures) <= _MOST_MAPS else [*failures[: _MOST_MAPS - 1], failures[-1]]
-    figure = make_subplots(
-        rows=2,
-        cols=len(shown),
-        specs=[[{}] * len(shown), [{"colspan": len(shown)}, *[None] * (len(shown) - 1)]],
-        row_heights=[0.45, 0.55],
-        vertical_spacing=0.2,
-        horizontal_spacing=0.03,
-        shared_yaxes=True,
-        subplot_titles=[*(f"hold failure {x:g}" for x in shown), _BELOW],
-    )
-    top = max(c["excess_over_strong_only"] for c in document["cells"])
-    for col, failure in enumerate(shown, start=1):
-        _map(figure, document, failure, col, max(top, 1e-6))
-    for i, failure in enumerate(failures):
-        _frontier(figure, document, failure, i)
+    maps = [(f"Damage in excess of strong only, hold failure {x:g}", risk_map(document, x)) for x in shown]
+    return [*maps, ("Time against damage on the workload's own tasks", risk_frontier(document))]
+
+
+def risk_map(document: Mapping[str, Any], hold_failure: float) -> go.Figure:
+    """Damage in excess of strong-only over window and steps, on one colour scale for all hold failures.
+
+    The line bounds the windows that stay within the damage budget in excess of strong-only.
+    """
+    top = max(1e-6, *(c["excess_over_strong_only"] for c in document["cells"]))
+    figure = go.Figure()
+    steps, windows = _cells(figure, document, hold_failure)
+    _budget_line(figure, document, hold_failure, (steps, windows))
+    figure.update_xaxes(title="window (steps)", tickvals=list(range(len(windows))), ticktext=[f"{w}" for w in windows])
+    figure.update_yaxes(title="steps of the task", tickvals=list(range(len(steps))), ticktext=[f"{s:g}" for s in steps])
     figure.update_layout(
         template=LIGHT,
-        height=820,
-        margin={"t": 36, "b": 70},
+        height=150 + 38 * len(steps),
+        showlegend=True,
         coloraxis={
             "colorscale": _SCALE,
             "cmin": 0.0,
-            "cmax": max(top, 1e-6),
-            "colorbar": {
-                "title": {"text": "excess damage", "side": "right"},
-                "thickness": 14,
-                "len": 0.42,
-                "y": 1.0,
-                "yanchor": "top",
-            },
+            "cmax": top,
+            "colorbar": {"title": {"text": "excess damage", "side": "right"}, "thickness": 14},
         },
     )
-    figure.update_yaxes(title={"text": "steps of the task"}, row=1, col=1)
-    figure.update_xaxes(title={"text": "window (steps)"}, row=1)
-    figure.update_xaxes(title={"text": "time, ratio to strong-only"}, row=2, col=1)
-    figure.update_yaxes(title={"text": "probability of damage"}, rangemode="tozero", row=2, col=1)
+    return figure
+
+
+def risk_frontier(document: Mapping[str, Any]) -> go.Figure:
+    """Probability of damage over the ratio of time to strong-only, a point per window, a line per hold failure."""
+    figure = go.Figure()
+    for i, failure in enumerate(dict.fromkeys(c["hold_failure"] for c in document["cells"])):
+        _frontier(figure, document, failure, i)
+    note = "number: window; open mark: another window is as fast and as safe"
+    figure.update_xaxes(title=axis_title("time, ratio to strong only", note))
+    figure.update_yaxes(title="probability of damage", rangemode="tozero")
+    figure.update_layout(template=LIGHT, height=460, showlegend=True)
     return figure
 
 
 def write_risk(document: Mapping[str, Any], path: Path) -> None:
     """Write the figures as one self-contained HTML page; raises `InputError` when the file cannot be written."""
-    write_figure(risk_figure(document), "What drafting puts at risk", document, path)
+    write_page(figures_page(risk_figures(document), "What drafting puts at risk", document), path)
 
 
-def _map(figure: go.Figure, document: Mapping[str, Any], failure: float, col: int, top: float) -> None:
+def _cells(figure: go.Figure, document: Mapping[str, Any], failure: float) -> tuple[list[float], list[int]]:
+    """Draw the map's cells; returns its steps and windows."""
     cells = [c for c in document["cells"] if c["hold_failure"] == failure]
     steps = sorted({c["steps"] for c in cells})
     windows = sorted({c["window"] for c in cells})
@@ -110,16 +111,12 @@ def _map(figure: go.Figure, document: Mapping[str, Any], failure: float, col: in
         xgap=1,
         ygap=1,
         name=f"hold failure {failure:g}",
-        row=1,
-        col=col,
     )
-    figure.update_xaxes(tickvals=list(range(len(windows))), ticktext=[f"{w}" for w in windows], row=1, col=col)
-    figure.update_yaxes(tickvals=list(range(len(steps))), ticktext=[f"{s:g}" for s in steps], row=1, col=col)
-    _budget_line(figure, document, failure, (steps, windows), col)
+    return steps, windows
 
 
 def _budget_line(
-    figure: go.Figure, document: Mapping[str, Any], failure: float, axes: tuple[list[float], list[int]], col: int
+    figure: go.Figure, document: Mapping[str, Any], failure: float, axes: tuple[list[float], list[int]]
 ) -> None:
     """A staircase right of the safe cells."""
     steps, windows = axes
@@ -134,12 +131,9 @@ def _budget_line(
         x=x,
         y=y,
         mode="lines",
-        line={"color": "#22272e", "width": 2.5},
+        line={"color": LINE_COLOUR, "width": 3},
         name=f"within a budget of {document['damage_budget']:g} on its left",
-        showlegend=col == 1,
         hoverinfo="skip",
-        row=1,
-        col=col,
     )
 
 
@@ -151,7 +145,7 @@ def _frontier(figure: go.Figure, document: Mapping[str, Any], failure: float, i:
         y=[f["damage_probability"] for f in points],
         mode="lines+markers+text",
         text=[plain(f["window"]) if f["efficient"] else "" for f in points],
-        textposition="top center",
+        textposition=_TEXT_AT[i % len(_TEXT_AT)],
         line={"color": _LINES[i % len(_LINES)], "width": 1.4},
         marker={
             "size": 10,
@@ -172,6 +166,4 @@ def _frontier(figure: go.Figure, document: Mapping[str, Any], failure: float, i:
             "damage %{y:.4f} [%{customdata[3]:.4f}, %{customdata[4]:.4f}]<extra></extra>"
         ),
         name=f"hold failure {failure:g}",
-        row=2,
-        col=1,
     )

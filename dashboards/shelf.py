@@ -1,4 +1,4 @@
-"""What the app was given: scenarios, saved runs and calibrations; and what was handed to it since.
+"""What the app was given: scenarios, saved runs, sweeps and calibrations; and what was handed to it since.
 
 A client names these by their place in a list or by a random word, never by a path.
 """
@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dashboards.sweeps import SUFFIXES, SavedSweep, read_sweep
 from hwprofiles.errors import InputError, ProfileError
 from simulator.result_schema import SCHEMA, SCHEMA_VERSION
 from simulator.scenario import Scenario
@@ -61,8 +62,8 @@ class Shelf:
     Parameters
     ----------
     given : sequence of str
-        Bundled scenario names, scenario or calibration files (TOML), folders of saved runs, what
-        `specroof validate --json` printed (.json).
+        Bundled scenario names, scenario or calibration files (TOML), folders of saved runs or of studies, studies
+        (.sqlite) and rows (.csv, .parquet) of `specroof sweep`, what `specroof validate --json` printed (.json).
 
     Raises
     ------
@@ -73,6 +74,7 @@ class Shelf:
     def __init__(self, given: Sequence[str] = ()) -> None:
         self.scenarios: dict[str, Scenario] = {}
         self.runs: list[Saved] = []
+        self.sweeps: list[SavedSweep] = []
         self.calibrations: list[tuple[str, Path]] = []
         self.validations: list[tuple[str, dict[str, Any]]] = []
         for name in given:
@@ -106,26 +108,40 @@ class Shelf:
 
     def run(self, number: object) -> Saved:
         """The run of a number in the list; raises `InputError` where there is none."""
-        text = str(number)
-        if not text.isascii() or not text.isdigit() or len(text) > 6 or int(text) >= len(self.runs):
-            raise InputError(f"there is no run of that number; {len(self.runs)} were given")
-        return self.runs[int(text)]
+        return self.runs[_counted(number, len(self.runs), "run")]
+
+    def sweep(self, number: object) -> SavedSweep:
+        """The sweep of a number in the list; raises `InputError` where there is none."""
+        return self.sweeps[_counted(number, len(self.sweeps), "sweep")]
 
     def _take(self, name: str) -> None:
         path = Path(name)
         if path.is_dir():
             found = sorted({f.parent for depth in range(_DEPTH + 1) for f in path.glob("*/" * depth + "run.json")})
-            if not found:
-                raise InputError(f"{name}: holds no saved run (run.json); `specroof simulate -o` writes some")
+            studies = sorted(path.glob("*.sqlite"))
+            if not found and not studies:
+                raise InputError(f"{name}: holds no saved run (run.json) and no study (*.sqlite); "
+                                 "`specroof simulate -o` and `specroof sweep --study` write some")  # fmt: skip
             self.runs += [_saved(folder, path) for folder in found]
+            self.sweeps += [read_sweep(study) for study in studies]
             if len(self.runs) > MOST_RUNS:
                 raise InputError(f"{name}: more than {MOST_RUNS} runs; give a folder with fewer")
+        elif path.suffix.lower() in SUFFIXES:
+            self.sweeps.append(read_sweep(path))
         elif path.suffix.lower() == ".json":
             self.validations.append((path.name, _validation(path)))
         elif name not in scenario_names() and path.suffix.lower() == ".toml" and _is_calibration(path):
             self.calibrations.append((path.name, path))
         else:
             self.scenarios[name] = load_scenario(name)
+
+
+def _counted(number: object, n: int, what: str) -> int:
+    """A number that a client sent, as a place in a list of `n`."""
+    text = str(number)
+    if not text.isascii() or not text.isdigit() or len(text) > 6 or int(text) >= n:
+        raise InputError(f"there is no {what} of that number; {n} were given")
+    return int(text)
 
 
 def _is_calibration(path: Path) -> bool:
@@ -160,15 +176,20 @@ def _saved(folder: Path, root: Path) -> Saved:
     return Saved(label, folder, document["meta"], document["summary"])
 
 
-@lru_cache(maxsize=64)
 def columns(folder: Path, frame: str, names: tuple[str, ...]) -> pd.DataFrame:
-    """Some columns of a saved frame.
+    """Some columns of a saved frame; the latest are kept until their file changes.
 
     Raises
     ------
     ProfileError
         The file is missing or broken.
     """
+    path = folder / f"{frame}.parquet"
+    return _columns(folder, frame, names, path.stat().st_mtime_ns if path.exists() else 0)
+
+
+@lru_cache(maxsize=64)
+def _columns(folder: Path, frame: str, names: tuple[str, ...], _changed_ns: int) -> pd.DataFrame:
     return _read(folder, frame, names, None)
 
 

@@ -1,4 +1,4 @@
-"""Results of a sweep: one quantity over one varied parameter, a line per strategy."""
+"""Results of a sweep: one quantity over one varied parameter, a line per strategy with its interval."""
 
 from __future__ import annotations
 
@@ -11,11 +11,35 @@ from dashboards.frames import require
 from dashboards.names import COLUMN_LABELS, STRATEGY_LABELS, in_order, label
 from dashboards.units import is_number, unit_for, with_unit
 
-_RATIO = "ratio_"
+_RATIO, _BASE = "ratio_", "strong_only"
+RATIO_OF = {
+    "time_s": "ratio_time",
+    "traffic_bytes": "ratio_traffic",
+    "flops": "ratio_flops",
+    "energy_j": "ratio_energy",
+    "usd": "ratio_money",
+    "success": "ratio_success",
+}
+"""The column that holds a quantity's ratio to strong only."""
+
+_QUANTILES = {
+    "time_s_p50": "Median time",
+    "time_s_p95": "95th percentile of time",
+    "time_s_p99": "99th percentile of time",
+}
+METRICS: tuple[str, ...] = (*COLUMN_LABELS, *_QUANTILES)
+"""Columns of a sweep that are drawn."""
+
+
+def metric_label(column: str) -> str:
+    """The words of a column of a sweep."""
+    return label(column, COLUMN_LABELS | _QUANTILES)
 
 
 def swept(frame: pd.DataFrame, x: str, y: str) -> go.Figure:
-    """The median of `y` over the cells with the same `x`, with the range over them, one line per strategy.
+    """`y` over `x`, one line per strategy: with its 90 % interval where a cell stands for itself.
+
+    Where several cells share an `x`, their median and the range over them.
 
     Parameters
     ----------
@@ -36,14 +60,14 @@ def swept(frame: pd.DataFrame, x: str, y: str) -> go.Figure:
     unit = unit_for(y, rows[y].tolist())
     numeric = pd.api.types.is_numeric_dtype(rows[x])
     figure = go.Figure()
-    for name in in_order([str(s) for s in rows["strategy"]], STRATEGY_LABELS):
-        if is_ratio and name == "strong_only":
-            continue
-        mine = rows[rows["strategy"] == name].groupby(x, sort=numeric)[y]
-        middle, low, high = mine.median(), mine.min(), mine.max()
+    names = [n for n in in_order([str(s) for s in rows["strategy"]], STRATEGY_LABELS) if not is_ratio or n != _BASE]
+    shift = 0.008 * float(rows[x].max() - rows[x].min()) if numeric and len(rows) else 0.0
+    for i, name in enumerate(names):
+        aside = shift * (i - (len(names) - 1) / 2)  # so that the bars of strategies do not hide each other
+        middle, low, high = _summary(rows[rows["strategy"] == name], x, y, numeric)
         words = template.plain(label(name, STRATEGY_LABELS))
         figure.add_scatter(
-            x=[v if numeric else template.plain(v) for v in middle.index.tolist()],
+            x=[v + aside if numeric else template.plain(v) for v in middle.index.tolist()],
             y=(middle * unit.factor).tolist(),
             error_y={
                 "type": "data",
@@ -55,17 +79,32 @@ def swept(frame: pd.DataFrame, x: str, y: str) -> go.Figure:
             },
             mode="lines+markers",
             line={"color": template.STRATEGY_COLOURS.get(name, template.FALLBACK_COLOUR), "width": 2},
-            marker={"size": 8, "symbol": template.STRATEGY_SYMBOLS.get(name, "circle")},
+            marker={"size": 8, "symbol": template.SOLID_SYMBOLS.get(name, "circle")},
             name=words,
-            customdata=[with_unit(float(v), unit) for v in middle.tolist()],
-            hovertemplate=f"{words}: %{{customdata}} at %{{x}}<extra></extra>",
+            customdata=[
+                [with_unit(float(m), unit), with_unit(float(a), unit), with_unit(float(b), unit), f"{at}"]
+                for at, m, a, b in zip(middle.index, middle, low, high, strict=True)
+            ],
+            hovertemplate=f"{words}: %{{customdata[0]}} [%{{customdata[1]}}, %{{customdata[2]}}] at %{{customdata[3]}}"
+            "<extra></extra>",
         )
     if is_ratio:
         figure.add_hline(y=1.0, line={"color": template.RULE_COLOUR, "dash": "dot", "width": 1.5})
-    title = (
-        f"{label(y.removeprefix(_RATIO), {})}, ratio to strong only" if is_ratio else label(y, COLUMN_LABELS).lower()
-    )
+    title = f"{label(y.removeprefix(_RATIO), {})}, ratio to strong only" if is_ratio else metric_label(y).lower()
     figure.update_yaxes(title_text=title if is_ratio or not unit.symbol else f"{title} ({unit.symbol})")
     figure.update_xaxes(title_text=parameter_title(x))
     figure.update_layout(template=template.LIGHT, height=440, showlegend=True)
     return figure
+
+
+def is_single(frame: pd.DataFrame, x: str) -> bool:
+    """Whether every strategy has one cell per value of `x`."""
+    return not frame.duplicated(["strategy", x]).any()
+
+
+def _summary(rows: pd.DataFrame, x: str, y: str, numeric: bool) -> tuple[pd.Series, pd.Series, pd.Series]:
+    """The middle and both ends of `y` per value of `x`."""
+    by = rows.groupby(x, sort=numeric)
+    if is_single(rows, x) and {f"{y}_low", f"{y}_high"} <= set(rows):
+        return by[y].first(), by[f"{y}_low"].first(), by[f"{y}_high"].first()
+    return by[y].median(), by[y].min(), by[y].max()

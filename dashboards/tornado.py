@@ -53,7 +53,7 @@ def tornado(document: Mapping[str, Any], objective: str) -> go.Figure:
         )
     note = f"{len(rest)} smaller ones not drawn" if rest else "" if shown else "nothing uncertain moves the ratio"
     words = label(objective, OBJECTIVE_LABELS).lower()
-    title = f"share of the spread of the {words} ratio (%)"
+    title = f"share of the {words} ratio’s<br>spread (%)"
     figure.update_xaxes(title_text=axis_title(title, note), rangemode="tozero")
     figure.update_yaxes(
         tickmode="array",

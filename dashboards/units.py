@@ -10,7 +10,16 @@ from typing import TypeGuard
 
 _PREFIXES = ("n", "µ", "m", "", "k", "M", "G", "T", "P", "E")
 _SI = tuple((10.0**power, prefix) for power, prefix in zip(range(-9, 21, 3), _PREFIXES, strict=True))
-_SYMBOLS = {"time_s": "s", "time_alone_s": "s", "traffic_bytes": "B", "flops": "FLOP", "energy_j": "J"}
+_SYMBOLS = {
+    "time_s": "s",
+    "time_s_p50": "s",
+    "time_s_p95": "s",
+    "time_s_p99": "s",
+    "time_alone_s": "s",
+    "traffic_bytes": "B",
+    "flops": "FLOP",
+    "energy_j": "J",
+}
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 

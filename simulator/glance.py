@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from costmodel.tape import Expected
+from costmodel.acceptance import AcceptanceLaw
+from costmodel.expect import compile_tape
+from costmodel.pricing import Pricing
+from costmodel.protocol import Strategy
+from costmodel.races import Race
+from costmodel.session import ProtocolSizes
+from costmodel.tape import Expected, Tape
+from costmodel.task import Task
 from hwprofiles.errors import InputError
 from simulator.baseline import baseline_of
 from simulator.case import Case, prepare, spread_over_length
@@ -22,6 +30,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 _TASKS, _SAMPLES = 4, 32
 _MOST_KEPT = 64
+_MOST_TAPES = 256
 _REVIEWED = ("step_verification", "spec_agent", "spec_agent_pipelined")
 
 
@@ -38,9 +47,29 @@ class _Factor:
         return replace(e, ledger=e.ledger * self.ledger, counts=e.counts * self.counts, busy_s=busy)
 
 
+class _Tapes:
+    """Compiles tapes and keeps the latest: a knob that leaves their tokens and rules alone need not replay rounds."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[Hashable, ...], Tape | Race] = OrderedDict()
+
+    def __call__(
+        self, strategy: Strategy, tasks: Sequence[Task], law: AcceptanceLaw, pricing: Pricing, sizes: ProtocolSizes
+    ) -> Tape | Race:
+        """As `costmodel.expect.compile_tape`; of `pricing` only what a tape rests on tells two of them apart."""
+        rests_on = (*pricing.rules.items(), *pricing.shapes.items())
+        key = (repr(strategy), repr(law), sizes, rests_on, tuple(tasks))
+        if key not in self._kept:
+            self._kept[key] = compile_tape(strategy, tasks, law, pricing, sizes)
+            while len(self._kept) > _MOST_TAPES:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+
 @dataclass(slots=True)
 class Glancer:
-    """Makes plans at a glance; keeps what token counts add to the spread per set of uncertain inputs.
+    """Makes plans at a glance; keeps tapes, and what token counts add to the spread per set of uncertain inputs.
 
     Limits
     ------
@@ -49,6 +78,7 @@ class Glancer:
     """
 
     _factors: dict[tuple[str, ...], dict[str, _Factor]] = field(default_factory=dict)
+    _tapes: _Tapes = field(default_factory=_Tapes)
 
     def glance(self, scenario: Scenario) -> Plan:
         """The plan of a scenario on idle engines, without windows, critical values and advice.
@@ -59,11 +89,14 @@ class Glancer:
             A scenario that is wrong, lacks `strong_only`, or whose strategy has no expectation.
         """
         if baseline_of(scenario.strategies) != "strong_only":
-            raise InputError("a glance compares with strong_only on equal terms; use the full plan")
-        case = _fewer(prepare(scenario))
+            raise InputError(
+                "strategies: token_speculation makes strong_only decode plainly, and a glance has one strong model for "
+                "all strategies; ask for the full plan, or leave token_speculation out"
+            )
+        case = fewer(prepare(scenario))
         samples = draw_samples(inputs(case), _SAMPLES, scenario.run.seed)
         window = scenario.protocol.window
-        ev = Evaluator(case, {k: v for k, v in samples.items() if k not in STRUCTURAL})
+        ev = Evaluator(case, {k: v for k, v in samples.items() if k not in STRUCTURAL}, self._tapes)
         names = tuple(dict.fromkeys(("strong_only", *scenario.strategies)))
         bare: dict[str, Outcome] = {name: ev.outcome(name, window) for name in names}
         return _plan(case, ev, self._spread(case, samples, bare))
@@ -75,7 +108,7 @@ class Glancer:
         if key not in self._factors:
             if len(self._factors) >= _MOST_KEPT:
                 self._factors.pop(next(iter(self._factors)))
-            full = Evaluator(case, samples)
+            full = Evaluator(case, samples, self._tapes)
             self._factors[key] = {n: _factor(full.outcome(n, o.window).spread, o.spread) for n, o in outcomes.items()}
         found = {}
         for name, o in outcomes.items():
@@ -92,7 +125,8 @@ def _factor(full: Expected, bare: Expected) -> _Factor:
     return _Factor(over(full.ledger, bare.ledger), over(full.counts, bare.counts), busy)
 
 
-def _fewer(case: Case) -> Case:
+def fewer(case: Case) -> Case:
+    """The case with the few tasks that stand for its workload."""
     kept = spread_over_length(case.tasks, _TASKS)
     work = replace(case.workload, trajectories=tuple(case.workload.trajectories[i] for i in kept))
     return replace(case, tasks=tuple(case.tasks[i] for i in kept), workload=work)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +17,7 @@ from costmodel.pricing import Pricing, central_factors
 from costmodel.protocol import Role
 from costmodel.races import Race
 from costmodel.session import ProtocolSizes
-from costmodel.tape import Expected, Tape, compile_rounds
+from costmodel.tape import Expected, Tape
 from costmodel.task import Task
 from hwprofiles.errors import InputError
 from simulator.case import Case, tasks_of
@@ -78,11 +78,14 @@ class Outcome:
 
 
 class Evaluator:
-    """Evaluates strategies of one case on shared samples, so that ratios are paired."""
+    """Evaluates strategies of one case on shared samples, so that ratios are paired; `compiler` makes the tapes."""
 
-    def __init__(self, case: Case, samples: Mapping[str, Array]) -> None:
+    def __init__(
+        self, case: Case, samples: Mapping[str, Array], compiler: Callable[..., Tape | Race] = compile_tape
+    ) -> None:
         self.case = case
         self.samples = samples
+        self.compiler = compiler
         self.pricing = Pricing(case.sites)
         spread = {k: v[:, None] for k, v in samples.items() if k in central_factors(case.sites)}
         self.sampled_pricing = Pricing(case.sites, spread)
@@ -91,9 +94,8 @@ class Evaluator:
         self.match = match_of(case.scenario).value
         self.matches = sampled(samples, "match", self.match)
         window = case.scenario.protocol.window
-        how = playing(case.scenario, "spec_agent")
-        reference = compile_rounds(how, case.tasks, case.law, self.pricing, case.sizes)
-        self._tapes["spec_agent", window] = reference
+        reference = self.tape("spec_agent", window)
+        assert isinstance(reference, Tape)
         value = case.acceptance.value
         self.shift = fit_shift(reference, case.law, np.array([value]))
         self.shifts = fit_shift(reference, case.law, sampled(samples, "acceptance", value))
@@ -119,7 +121,7 @@ class Evaluator:
         return self._tapes[name, window]
 
     def _compile(self, name: str, window: int, tasks: tuple[Task, ...], sizes: ProtocolSizes) -> Tape | Race:
-        return compile_tape(playing(self.case.scenario, name, window), tasks, self.case.law, self.pricing, sizes)
+        return self.compiler(playing(self.case.scenario, name, window), tasks, self.case.law, self.pricing, sizes)
 
     def outcome(self, name: str, window: int) -> Outcome:
         """Evaluate a strategy: exactly at the central values, and over the samples; walked where that cannot be."""

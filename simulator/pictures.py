@@ -15,20 +15,23 @@ from simulator.case import Case
 from simulator.outcome import Evaluator, Outcome
 from simulator.playing import playing
 
-_POINTS = (
+Wanted = tuple[tuple[str, Role, str, str], ...]
+"""Label, role, strategy and phase of operating points."""
+
+POINTS: Wanted = (
     ("draft decode", Role.WEAK, "spec_agent", "draft_decode"),
     ("strong decode", Role.STRONG, "strong_only", "decode"),
     ("verify prefill", Role.STRONG, "spec_agent", "verify_prefill"),
 )
 
 
-def roofline(case: Case, ev: Evaluator, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    """Per-device roofs, and where draft decode, strong decode and verify prefill sit on average."""
+def roofline(case: Case, ev: Evaluator, outcomes: Mapping[str, Outcome], wanted: Wanted = POINTS) -> dict[str, Any]:
+    """Per-device roofs, and where the passes of `wanted` sit on average."""
     devices, points = [], []
     for role, site in case.sites.items():
         if isinstance(site.server, Deployment):
             devices.append(_device(role, site.server))
-    for label, role, name, phase in _POINTS:
+    for label, role, name, phase in wanted:
         server = case.sites[role].server
         if isinstance(server, Deployment) and name in outcomes:
             point = _point(ev, outcomes[name], server, role, phase)

@@ -158,6 +158,50 @@ class Study:
         self.close()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a study holds: its `head`, one flat row per cell and strategy, and the cells that failed or are pending."""
+
+    head: Mapping[str, Any]
+    rows: tuple[Mapping[str, Any], ...]
+    failed: int
+    pending: int
+
+
+def read_study(path: Path) -> Kept:
+    """Read a study without writing to it.
+
+    Raises
+    ------
+    InputError
+        A sweep writes to it now, or it cannot be opened.
+    ProfileError
+        The file is no study.
+    """
+    at_rest = not path.with_name(f"{path.name}-wal").exists()
+    try:
+        db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' * at_rest}", uri=True, timeout=0.0)
+    except sqlite3.Error as error:
+        raise InputError(f"{path}: cannot be opened: {error}") from None
+    try:
+        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        head = _head(db, tables, path)
+        found = [
+            {"cell": cell, **json.loads(settings), **row}
+            for cell, settings, rows in db.execute(_JOINED.format(what="rows", status="done"))
+            for row in json.loads(rows)
+        ]
+        counts = dict(db.execute("SELECT status, count(*) FROM results GROUP BY status"))
+        (cells,) = db.execute("SELECT count(*) FROM cells").fetchone()
+    except sqlite3.OperationalError as error:
+        raise InputError(f"{path}: {_why(error)}") from None
+    except (sqlite3.DatabaseError, TypeError, ValueError, RecursionError):
+        raise ProfileError(f"{path}: not a study") from None
+    finally:
+        db.close()
+    return Kept(head=head, rows=tuple(found), failed=counts.get("failed", 0), pending=cells - sum(counts.values()))
+
+
 def difference(there: Any, here: Any, place: str = "") -> str:
     """The first place where two JSON values differ, in words."""
     if isinstance(there, dict) and isinstance(here, dict):

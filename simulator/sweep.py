@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -56,12 +56,7 @@ class Sweep:
 
     def frame(self) -> pd.DataFrame:
         """The rows, in order of cell and strategy; NaN stands for what cannot be known."""
-        import pandas as pd
-
-        columns = ["cell", *self.varied, *(c for c in column_names() if c not in self.varied)]
-        frame = pd.DataFrame(list(self.records), columns=columns)
-        numbers = [c for c in column_names() if c not in ("strategy", "method")]
-        return frame.astype({"cell": "int64", **dict.fromkeys(numbers, "float64")})
+        return frame_of(self.records, self.varied)
 
     def export(self, path: str | Path) -> None:
         """Write the rows as CSV or parquet, by the name's ending; the same rows, the same bytes.
@@ -84,6 +79,16 @@ class Sweep:
                 pq.write_table(table.replace_schema_metadata(None), out)
         except OSError as error:
             raise InputError(f"{out}: cannot be written: {error.strerror or error}") from None
+
+
+def frame_of(records: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> pd.DataFrame:
+    """Rows of a sweep as a frame: cell, the varied parameters, strategy, method, results."""
+    import pandas as pd
+
+    columns = ["cell", *varied, *(c for c in column_names() if c not in varied)]
+    frame = pd.DataFrame(list(records), columns=columns)
+    numbers = [c for c in column_names() if c not in ("strategy", "method")]
+    return frame.astype({"cell": "int64", **dict.fromkeys(numbers, "float64")})
 
 
 def check_export(path: str | Path) -> Path:

@@ -28,12 +28,39 @@ window.dash_clientside.specroof = {
     if (value === null || value === undefined) return "";
     return Number(value).toPrecision(4).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
   },
-  // A turned knob has come to rest when nothing follows for a moment; then the server is asked, once.
-  settle: function () {
-    const mine = (window.specroofTurn = (window.specroofTurn || 0) + 1);
+  // A turned knob asks the server at once; while it is at work, the last turn waits and those before it are dropped.
+  ask: function () {
+    const turns = (window.specroofTurns = window.specroofTurns || {last: 0, busy: false, next: null});
+    const mine = (turns.last += 1);
+    const drop = window.dash_clientside.no_update;
+    if (turns.next) turns.next(drop);
+    turns.next = null;
+    if (!window.dash_clientside.callback_context.triggered.length) {  // a page that just opened, with its first answer
+      turns.busy = document.documentElement.dataset.theme === "dark";
+      return turns.busy ? mine : drop;
+    }
+    if (!turns.busy) {
+      turns.busy = true;
+      return mine;
+    }
     return new Promise((resolve) => {
-      window.setTimeout(() => resolve(mine === window.specroofTurn ? mine : window.dash_clientside.no_update), 50);
+      const next = (value) => resolve(value === drop ? drop : mine);
+      turns.next = next;
+      window.setTimeout(() => {  // the answer was lost
+        if (turns.next === next) {
+          turns.next = null;
+          next();
+        }
+      }, 5000);
     });
+  },
+  answered: function () {
+    const turns = window.specroofTurns;
+    if (!turns) return;
+    const next = turns.next;
+    turns.busy = next !== null;
+    turns.next = null;
+    if (next) next();
   },
   // Another scenario begins the page anew; what was set for the last one does not apply.
   restart: function (value) {

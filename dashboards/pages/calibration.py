@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import dash
-import plotly.graph_objects as go
-from dash import ALL, Input, Output, State, html
+import pandas as pd
+from dash import Input, Output
 
 from dashboards import parts, query
 from dashboards.desk import Desk
 from dashboards.factors import factor_bands
+from dashboards.pages import showing
+from dashboards.pages.showing import Shown
 from dashboards.parity import parity, phase_bars
 from dashboards.units import digits
 from hwprofiles.calibration import measured_factors
@@ -20,9 +22,7 @@ from hwprofiles.errors import InputError
 
 PATH, TITLE, PAGE = "/calibration", "Calibration", "calibration"
 _BUNDLED = "bundled fit"
-
-Shown = tuple[list[tuple[str, go.Figure]], list[dict[str, object]], str]
-"""Figures with their titles, the rows of a table, and its title."""
+_METRICS = {"time_s": "time"}
 
 
 def layout(desk: Desk, asked: Mapping[str, str]) -> Any:
@@ -40,44 +40,27 @@ def layout(desk: Desk, asked: Mapping[str, str]) -> Any:
             query.choice(asked, "device", devices, devices[0]),
         ),
     ]
-    results = [
-        html.Div(id="calibration-fault"),
-        html.Div(id="calibration-figures"),
-        html.Div(id="calibration-table"),
-    ]
     lead = (
         "Step times are rooflines corrected by these factors; a wide band is worth a measurement (specroof calibrate)."
     )
-    return parts.page(TITLE, lead, knobs, results)
+    return parts.page(TITLE, lead, knobs, [showing.place(PAGE)])
 
 
 def register(app: dash.Dash, desk: Desk) -> None:
     """Add the callbacks."""
 
-    @app.callback(
-        Output("calibration-figures", "children"),
-        Output("calibration-table", "children"),
-        Output("calibration-fault", "children"),
-        Output(parts.knob(PAGE, "device"), "options"),
-        Input(parts.knob(PAGE, ALL), "value"),
-        Input("theme", "data"),
-        State(parts.knob(PAGE, ALL), "id"),
-    )
-    def show(values: list[Any], theme: str | None, ids: list[dict[str, str]]) -> tuple[Any, ...]:
-        at = {i["knob"]: v for i, v in zip(ids, values, strict=True)}
+    @app.callback(Output(parts.knob(PAGE, "device"), "options"), Input(parts.knob(PAGE, "file"), "value"))
+    def devices(which: str | None) -> list[dict[str, str]]:
+        return [{"value": d, "label": d} for d in _devices(desk, str(which))]
+
+    def answer(at: Mapping[str, Any]) -> Shown:
         which = str(at.get("file"))
-        devices = _devices(desk, which)
-        options = [{"value": d, "label": d} for d in devices]
-        try:
-            validation = _validations(desk).get(which)
-            if validation is not None:
-                drawn, rows, words = _validated(validation)
-            else:
-                drawn, rows, words = _factors(desk, which, query.choice(at, "device", devices, devices[0]))
-        except InputError as error:
-            return None, None, parts.fault(error), options
-        shown = [parts.drawn(f, theme, title, f"calibration-figure-{i}") for i, (title, f) in enumerate(drawn)]
-        return shown, parts.table(rows, words), None, options
+        validation = _validations(desk).get(which)
+        if validation is not None:
+            return _validated(validation)
+        return _factors(desk, which, query.choice(at, "device", _devices(desk, which), _devices(desk, which)[0]))
+
+    showing.register(app, PAGE, answer)
 
 
 def _factors(desk: Desk, which: str, device: str) -> Shown:
@@ -87,24 +70,52 @@ def _factors(desk: Desk, which: str, device: str) -> Shown:
         {"factor": n, "value": digits(f.value), "90 % band": f"{digits(f.low)} – {digits(f.high)}", "tier": f.tier}
         for n, f in factors.items()
     ]
-    return [("How well each factor is known", factor_bands(factors))], rows, f"Factors of {device}"
+    data = pd.DataFrame(
+        [
+            {"device": device, "factor": n, "value": f.value, "low": f.low, "high": f.high, "tier": f.tier}
+            for n, f in factors.items()
+        ]
+    )
+    return Shown(
+        figures=[("How well each factor is known", factor_bands(factors))],
+        data=data,
+        document={},
+        below=[parts.table(rows, f"Factors of {device}")],
+    )
 
 
 def _validated(document: Mapping[str, Any]) -> Shown:
     try:
-        drawn = [("Predicted against measured", parity(document)), ("Where the time went", phase_bars(document))]
         rows: list[dict[str, object]] = [
             {
-                "metric": metric.replace("_", " "),
+                "metric": _METRICS.get(metric, metric.replace("_", " ")),
                 "median error": f"{e['median_ape']:.1%}",
                 "bias": f"{e['bias']:+.1%}",
                 "in band": f"{document['in_band'][metric]:.0%}",
             }
             for metric, e in document["errors"].items()
         ]
+        return Shown(
+            figures=[("Predicted against measured", parity(document)), ("Where the time went", phase_bars(document))],
+            data=_pairs(document),
+            document=document,
+            below=[parts.table(rows, "Errors of the prediction")],
+        )
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise InputError(f"the validation lacks what the figures need: {error}") from None
-    return drawn, rows, "Errors of the prediction"
+
+
+def _pairs(document: Mapping[str, Any]) -> pd.DataFrame:
+    """One row per trajectory and metric: what was measured, what was predicted."""
+    names = ("measured", "predicted", "low", "high")
+    return pd.DataFrame(
+        [
+            {"strategy": strategy, "metric": metric, **dict(zip(names, row, strict=False))}
+            for strategy, one in document["strategies"].items()
+            for metric, rows in one["pairs"].items()
+            for row in rows
+        ]
+    )
 
 
 def _devices(desk: Desk, which: str) -> list[str]:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import dash
-from dash import ALL, Input, Output, State, html
+import pandas as pd
 
 from dashboards import figures, parts, query, shelf
 from dashboards.desk import Desk
-from dashboards.pages import runs
+from dashboards.pages import runs, showing
+from dashboards.pages.showing import Shown
 from dashboards.units import digits, is_number
 from hwprofiles.errors import InputError
 
@@ -27,39 +28,33 @@ def layout(desk: Desk, asked: Mapping[str, str]) -> Any:
     known = [str(i) for i in range(len(desk.shelf.runs))]
     chosen = [k for k in query.text(asked, "runs", ",".join(known[:4])).split(",") if k in known][:MOST]
     knobs = [parts.select(PAGE, "runs", "Runs", runs.labels(desk), ",".join(chosen), multi=True)]
-    results = [
-        html.Div(id="compare-fault"),
-        html.Div(id="compare-figures"),
-        html.Div(id="compare-table"),
-    ]
-    lead = f"Up to {MOST} runs: one colour per strategy, one dash per run of it; marks at the median, 95 % and 99 %."
-    return parts.page(TITLE, lead, knobs, results)
+    lead = f"Up to {MOST} runs: one colour per strategy, one dash per run of it; marks at the median, 95 % and 99 %."
+    return parts.page(TITLE, lead, knobs, [showing.place(PAGE)])
 
 
 def register(app: dash.Dash, desk: Desk) -> None:
     """Add the callbacks."""
 
-    @app.callback(
-        Output("compare-figures", "children"),
-        Output("compare-table", "children"),
-        Output("compare-fault", "children"),
-        Input(parts.knob(PAGE, ALL), "value"),
-        Input("theme", "data"),
-        State(parts.knob(PAGE, ALL), "id"),
-    )
-    def show(values: list[Any], theme: str | None, ids: list[dict[str, str]]) -> tuple[Any, ...]:
-        at = {i["knob"]: v for i, v in zip(ids, values, strict=True)}
-        try:
-            found = [desk.shelf.run(n) for n in list(at.get("runs") or ())[:MOST]]
-            curves = [
-                {"strategy": r.strategy, "label": r.label, "time_s": _counted(r)}
-                for r in found
-            ]  # fmt: skip
-        except InputError as error:
-            return None, None, parts.fault(error)
-        table = parts.table([_row(r) for r in found], "Means over the counted tasks")
-        words = "Share of tasks done within a time"
-        return parts.drawn(figures.latencies(curves), theme, words, "compare-figure-0"), table, None
+    def answer(at: Mapping[str, Any]) -> Shown:
+        found = [desk.shelf.run(n) for n in list(at.get("runs") or ())[:MOST]]
+        if not found:
+            raise InputError("choose a run")
+        times = [_counted(r) for r in found]
+        curves = [{"strategy": r.strategy, "label": r.label, "time_s": t} for r, t in zip(found, times, strict=True)]
+        return Shown(
+            figures=[("Share of tasks done within a time", figures.latencies(curves))],
+            data=pd.DataFrame(
+                [
+                    {"run": r.label, "strategy": r.strategy, "time_s": t}
+                    for r, all_s in zip(found, times, strict=True)
+                    for t in all_s
+                ]
+            ),
+            document={},
+            below=[parts.table([_row(r) for r in found], "Means over the counted tasks")],
+        )
+
+    showing.register(app, PAGE, answer)
 
 
 def _counted(run: shelf.Saved) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dash
@@ -10,35 +10,40 @@ import pandas as pd
 import plotly.graph_objects as go
 from dash import ALL, Input, Output, State, dcc, html
 
-from costmodel.models import model_names
-from dashboards import figures, parts, query
+from dashboards import figures, parts, query, template
+from dashboards.comparison import ratio_parts
 from dashboards.desk import Desk
-from dashboards.knobs import SIDES, SLIDERS, changed, own_values
+from dashboards.knobs import SIDES, SLIDERS, changed
+from dashboards.ledger import phase_parts
 from dashboards.names import OBJECTIVE_LABELS, STRATEGY_LABELS, label
 from dashboards.pages.running import Ask, controls
 from dashboards.pages.running import register as register_ask
-from dashboards.saving import KINDS, saved
+from dashboards.pages.showing import Shown, at, register_saving
+from dashboards.pages.sides import side
+from dashboards.saving import KINDS
 from dashboards.uploads import MOST_BYTES, take
 from hwprofiles.errors import InputError
-from hwprofiles.load import hardware_names
 from simulator.outcome import OBJECTIVES
 from simulator.scenario import Scenario
 
 PATH, TITLE, PAGE = "/", "Explore", "explore"
-_AS_IS = "as-is"
+_FIGURES = ("Against strong only", "By phase")
 
 
 def layout(desk: Desk, asked: Mapping[str, str]) -> Any:
     """The page, its knobs where the URL says, else where the scenario has them."""
     name = query.choice(asked, "scenario", [k for k, _ in desk.shelf.labels()], desk.shelf.first)
     try:
-        own = own_values(desk.shelf.scenario(name))
+        own = desk.own_values(name)
     except InputError as error:
         return parts.page(TITLE, "", [], [parts.fault(error)])
     scenario = desk.shelf.scenario(name)
+    objective = query.choice(asked, "objective", OBJECTIVES, scenario.objective.minimise)
+    verdict, style, *drawn, notes = _answer(desk, {**asked, "scenario": name, "objective": objective}, None)
+    desk.ready_knobs(name)
     knobs = [
         parts.select(PAGE, "scenario", "Scenario", desk.shelf.labels(), name),
-        *(k for role in SIDES for k in _side(role, scenario, asked)),
+        *(k for role in SIDES for k in side(PAGE, role, scenario, asked)),
         *(
             parts.slider(PAGE, knob, words, bounds, query.number(asked, knob, *bounds[:2], own[knob]), unit)
             for knob, (_, words, bounds, unit) in SLIDERS.items()
@@ -49,18 +54,19 @@ def layout(desk: Desk, asked: Mapping[str, str]) -> Any:
             "objective",
             "Objective to show",
             [(o, label(o, OBJECTIVE_LABELS)) for o in OBJECTIVES],
-            query.choice(asked, "objective", OBJECTIVES, scenario.objective.minimise),
+            objective,
         ),
         _upload(),
         controls(PAGE, "Plan in full"),
     ]
     results = [
-        html.Div(id="explore-verdict", **{"aria-live": "polite"}),
-        html.Div(id="explore-figures"),
+        html.Div(verdict, id="explore-verdict", **{"aria-live": "polite"}),
+        html.Div(_frames(drawn), id="explore-figures", style=style, className="as-light"),
         parts.exports(PAGE, KINDS),
-        html.Div(id="explore-notes"),
+        html.Div(notes, id="explore-notes"),
         html.Div(id="explore-answer", className="results"),
-        dcc.Store(id="explore-settled"),
+        dcc.Store(id="explore-asked"),
+        dcc.Store(id="explore-answered"),
     ]
     lead = (
         "Expected values on idle engines, from four tasks that stand for the workload: turn a knob and watch. "
@@ -73,58 +79,33 @@ def register(app: dash.Dash, desk: Desk) -> None:
     """Add the callbacks."""
     knobs = parts.knob(PAGE, ALL)
 
-    own: dict[str, dict[str, float]] = {}
-
-    def scenario_of(values: Mapping[str, Any]) -> Scenario:
-        key = str(values.get("scenario"))
-        scenario = desk.shelf.scenario(key)
-        if key not in own:
-            own[key] = own_values(scenario)
-        return changed(scenario, values, own[key])
-
     @app.callback(
         Output("explore-verdict", "children"),
-        Output("explore-figures", "children"),
+        Output("explore-figures", "style"),
+        *(Output(_graph(i), "figure") for i in range(len(_FIGURES))),
+        *(Output(_graph(i), "style") for i in range(len(_FIGURES))),
         Output("explore-notes", "children"),
-        Input("explore-settled", "data"),
+        Output("explore-figures", "className"),
+        Output("explore-answered", "data"),
+        Input("explore-asked", "data"),
         Input("theme", "data"),
         State(knobs, "value"),
         State(knobs, "id"),
         prevent_initial_call=True,
     )
-    def turn(_turns: int, theme: str | None, values: list[Any], ids: list[dict[str, str]]) -> tuple[Any, ...]:
-        at = {i["knob"]: v for i, v in zip(ids, values, strict=True)}
-        try:
-            document = desk.glance(scenario_of(at))
-        except InputError as error:
-            return parts.fault(error), None, None
-        objective = str(at.get("objective"))
-        drawn = pictures(document, objective)
-        return (
-            html.Div(parts.cards(document, objective), className="cards"),
-            [parts.drawn(f, theme, words, f"explore-figure-{i}") for i, (words, f) in enumerate(drawn)],
-            parts.footer(document),
+    def turn(turns: int, theme: str | None, values: list[Any], ids: list[dict[str, str]]) -> tuple[Any, ...]:
+        return *_answer(desk, at(values, ids), theme), "", turns
+
+    def shown(values: list[Any], ids: list[dict[str, str]]) -> Shown:
+        known = at(values, ids)
+        document = desk.glance(_turned(desk, known))
+        return Shown(
+            figures=pictures(document, str(known.get("objective"))),
+            data=strategy_frame(document),
+            document=_portable(document, desk, str(known.get("scenario"))),
         )
 
-    @app.callback(
-        Output({"page": PAGE, "download": "file"}, "data"),
-        Input({"page": PAGE, "save": ALL}, "n_clicks"),
-        State(knobs, "value"),
-        State(knobs, "id"),
-        prevent_initial_call=True,
-    )
-    def save(clicks: list[int | None], values: list[Any], ids: list[dict[str, str]]) -> Any:
-        if not any(clicks):
-            return dash.no_update
-        at = {i["knob"]: v for i, v in zip(ids, values, strict=True)}
-        document = desk.glance(scenario_of(at))
-        return saved(
-            dash.ctx.triggered_id["save"],
-            "specroof-explore",
-            strategy_frame(document),
-            pictures(document, str(at.get("objective"))),
-            _portable(document, desk, str(at.get("scenario"))),
-        )
+    register_saving(app, PAGE, "specroof-explore", [State(knobs, "value"), State(knobs, "id")], shown)
 
     @app.callback(
         Output("url", "search", allow_duplicate=True),
@@ -144,8 +125,9 @@ def register(app: dash.Dash, desk: Desk) -> None:
         return f"?scenario={key}", f"{name} is read"
 
     app.clientside_callback(
-        dash.ClientsideFunction("specroof", "settle"), Output("explore-settled", "data"), Input(knobs, "value")
+        dash.ClientsideFunction("specroof", "ask"), Output("explore-asked", "data"), Input(knobs, "value")
     )
+    app.clientside_callback(dash.ClientsideFunction("specroof", "answered"), Input("explore-answered", "data"))
     app.clientside_callback(
         dash.ClientsideFunction("specroof", "restart"),
         Output("url", "search", allow_duplicate=True),
@@ -158,7 +140,7 @@ def register(app: dash.Dash, desk: Desk) -> None:
         Ask(
             page=PAGE,
             kind="plan",
-            question=lambda values: {"scenario": _document(scenario_of(values))},
+            question=lambda values: {"scenario": _document(_turned(desk, values))},
             figures=lambda found: [*pictures(found, "time"), ("Cost, time and success", figures.pareto(found))],
             words=lambda found: [
                 html.H2("The full plan"),
@@ -171,18 +153,47 @@ def register(app: dash.Dash, desk: Desk) -> None:
     )  # fmt: skip
 
 
-def pictures(document: Mapping[str, Any], objective: str) -> list[tuple[str, go.Figure]]:
-    """Ratios, and the phases of the quantity that is closest to the objective."""
-    rows = [
-        {"strategy": s, "objective": o, **(e or {"value": None, "low": None, "high": None})}
+def _turned(desk: Desk, known: Mapping[str, Any]) -> Scenario:
+    """The scenario with its knobs turned; raises `InputError`."""
+    key = str(known.get("scenario"))
+    return changed(desk.shelf.scenario(key), known, desk.own_values(key))
+
+
+def _answer(desk: Desk, known: Mapping[str, Any], theme: str | None) -> list[Any]:
+    """Verdict, style of the figures' place, the figures, their styles, and the notes."""
+    try:
+        document = desk.glance(_turned(desk, known))
+    except InputError as error:
+        return [parts.fault(error), {"display": "none"}, *[dash.no_update] * 2 * len(_FIGURES), None]
+    objective = str(known.get("objective"))
+    found = drawings(document, objective)
+    worn = parts.THEMES.get(theme or "", template.LIGHT).to_plotly_json()
+    return [
+        html.Div(parts.cards(document, objective), className="cards"),
+        {},
+        *({**f, "layout": {**f["layout"], "template": worn}} for f in found),
+        *({"height": f"{f['layout']['height']}px"} for f in found),
+        parts.footer(document),
+    ]
+
+
+def drawings(document: Mapping[str, Any], objective: str) -> list[dict[str, Any]]:
+    """Ratios, and the phases of the quantity that is closest to the objective; plain data and layout, no template."""
+    nothing = {"value": None, "low": None, "high": None}
+    ratios = [
+        {"strategy": s, "objective": o, **(e or nothing)}
         for s, by in document["ratios_to_strong_only"].items()
         for o, e in by.items()
     ]
-    frame = pd.DataFrame(rows, columns=["strategy", "objective", "value", "low", "high"])
     quantity = {"traffic": "traffic_bytes", "flops": "flops"}.get(objective, "time_s")
+    return [ratio_parts(ratios), phase_parts(document["phases"], quantity)]
+
+
+def pictures(document: Mapping[str, Any], objective: str) -> list[tuple[str, go.Figure]]:
+    """The same as figures with their titles."""
     return [
-        ("Against strong only", figures.ratios(frame)),
-        ("By phase", figures.phases(pd.DataFrame(document["phases"]), quantity)),
+        (words, go.Figure(found).update_layout(template=template.LIGHT))
+        for words, found in zip(_FIGURES, drawings(document, objective), strict=True)
     ]
 
 
@@ -213,18 +224,19 @@ def _portable(document: Mapping[str, Any], desk: Desk, key: str) -> Mapping[str,
     return {**document, "scenario": {**scenario, "workload": {**scenario["workload"], "trace": handed.trace}}}
 
 
-def _side(role: str, scenario: Scenario, asked: Mapping[str, str]) -> list[Any]:
-    side = getattr(scenario, role)
-    if side.api is not None:
-        return [html.P(f"{role} model: {side.api} (priced API)", className="soft")]
+def _graph(number: int) -> str:
+    return f"{PAGE}-figure-{number}"
+
+
+def _frames(drawn: Sequence[Any]) -> list[Any]:
+    """Where the figures are; they stay there, so that a turned knob redraws them and builds nothing anew."""
+    n = len(_FIGURES)
     found = []
-    for key, known in (("model", list(model_names())), ("hardware", hardware_names())):
-        words = f"{role.capitalize()} {'model' if key == 'model' else 'hardware'}"
-        options = [(_AS_IS, f"as it is: {getattr(side, key)}"), *((n, n) for n in known)]
-        value = query.choice(asked, f"{role}_{key}", known, _AS_IS)
-        found.append(parts.select(PAGE, f"{role}_{key}", words, options, value))
-    n = query.number(asked, f"{role}_n", 1, 64, side.n_devices)
-    found.append(parts.number(PAGE, f"{role}_n", f"{role.capitalize()} devices", (1, 64, 1), int(n), "per replica"))
+    for i, (words, figure, style) in enumerate(zip(_FIGURES, drawn[:n], drawn[n:], strict=True)):
+        what = {} if figure is dash.no_update else {"figure": figure, "style": style}
+        graph = dcc.Graph(id=_graph(i), config={"displaylogo": False}, responsive=True, **what)
+        saves = html.Div(parts.figure_saves(PAGE, i, words), className="saves")
+        found.append(html.Figure([html.Figcaption(words), saves, html.Div(graph)]))
     return found
 
 

@@ -63,7 +63,7 @@ def register(app: dash.Dash, desk: Desk) -> None:
             page=PAGE,
             kind="risk",
             question=question,
-            figures=lambda d: [("Damage in excess of strong only, and time against damage", figures.risk_figure(d))],
+            figures=figures.risk_figures,
             words=lambda d: [parts.table(_safe(d), f"Largest window within a damage budget of {d['damage_budget']:g}")],
             data=lambda d: pd.DataFrame(list(d["cells"])),
         ),

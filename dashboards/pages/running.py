@@ -13,6 +13,7 @@ from dash import ALL, Input, Output, State, dcc, html
 
 from dashboards import parts
 from dashboards.desk import Desk
+from dashboards.pages.showing import Shown, at, children, register_saving
 from hwprofiles.errors import InputError
 
 Values = Mapping[str, Any]
@@ -77,7 +78,7 @@ def register(app: dash.Dash, desk: Desk, ask: Ask) -> None:
         if not clicks:
             return dash.no_update, True, dash.no_update
         try:
-            question = ask.question({i["knob"]: v for i, v in zip(ids, values, strict=True)})
+            question = ask.question(at(values, ids))
         except InputError as error:
             return None, True, parts.fault(error)
         return desk.jobs.start(ask.kind, question), False, "waiting"
@@ -101,7 +102,7 @@ def register(app: dash.Dash, desk: Desk, ask: Ask) -> None:
         if job.document is None:
             said = "stopped" if job.status == "cancelled" else parts.fault(job.line)
             return dash.no_update, said, True, True
-        return _answer(ask, job.document, theme), "", True, True
+        return children(f"{page}-job", _shown(ask, job.document), theme), "", True, True
 
     @app.callback(
         Output(f"{page}-stop", "disabled", allow_duplicate=True),
@@ -114,33 +115,12 @@ def register(app: dash.Dash, desk: Desk, ask: Ask) -> None:
             desk.jobs.cancel(key)
         return True
 
-    @app.callback(
-        Output({"page": f"{page}-job", "download": "file"}, "data"),
-        Input({"page": f"{page}-job", "save": ALL}, "n_clicks"),
-        State(f"{page}-job", "data"),
-        prevent_initial_call=True,
-    )
-    def save(clicks: list[int | None], key: str | None) -> Any:
-        from dashboards.saving import saved
-
+    def answered(key: str | None) -> Shown | None:
         job = desk.jobs.get(key)
-        if not any(clicks) or job is None or job.document is None:
-            return dash.no_update
-        found = job.document
-        drawn = ask.figures(found)
-        return saved(dash.ctx.triggered_id["save"], f"{page}-{ask.kind}", ask.data(found), drawn, found)
+        return None if job is None or job.document is None else _shown(ask, job.document)
+
+    register_saving(app, f"{page}-job", f"specroof-{ask.kind}", [State(f"{page}-job", "data")], answered)
 
 
-def _answer(ask: Ask, document: Mapping[str, Any], theme: str | None) -> list[Any]:
-    from dashboards.saving import KINDS
-
-    figures = [
-        parts.drawn(figure, theme, title, f"{ask.page}-answer-{i}")
-        for i, (title, figure) in enumerate(ask.figures(document))
-    ]
-    return [
-        *ask.words(document),
-        *figures,
-        parts.exports(f"{ask.page}-job", KINDS),
-        parts.footer(document),
-    ]
+def _shown(ask: Ask, document: Mapping[str, Any]) -> Shown:
+    return Shown(figures=ask.figures(document), data=ask.data(document), document=document, above=ask.words(document))

@@ -22,6 +22,6 @@ def labels(desk: Desk) -> list[tuple[str, str]]:
     ]
 
 
-def none_given(title: str) -> Any:
+def none_given(title: str, lead: str = NO_RUNS, command: str = COMMAND) -> Any:
     """The page when there is nothing to show."""
-    return parts.page(title, NO_RUNS, [], [html.Pre(COMMAND, tabIndex=0)])
+    return parts.page(title, lead, [], [html.Pre(command, tabIndex=0)])

@@ -19,9 +19,9 @@ def dashboard(
     given: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SCENARIO | RUN DIR | CALIBRATION.toml | VALIDATION.json]...",
-            help="Scenarios (files or bundled names), folders of runs from `simulate -o`, calibration files, what "
-            "`validate --json` printed.",
+            metavar="[SCENARIO | RUN DIR | SWEEP | CALIBRATION.toml | VALIDATION.json]...",
+            help="Scenarios (files or bundled names), folders of runs from `simulate -o`, studies (.sqlite) and rows "
+            "(.csv, .parquet) of `sweep`, calibration files, what `validate --json` printed.",
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to bind to; the default is reached from this machine only.")] = (

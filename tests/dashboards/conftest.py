@@ -1,7 +1,10 @@
-"""A document as `specroof plan` writes it, with invented numbers of a realistic size."""
+"""A document as `specroof plan` writes it, and a study as `specroof sweep` does, with invented numbers."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,6 +96,54 @@ def spans() -> list[dict[str, Any]]:
         if step == 6:
             at = put("spec_agent", "strong", "repair_decode", step, 1.9, at, "writes step 5 again")
     return rows
+
+
+class _Studies:
+    """Writes studies of two parameters: eight of ten cells done, one failed, one pending."""
+
+    cells = tuple({"acceptance": a, "window": w} for w in (1, 2, 4, 8) for a in (0.6, 0.75, 0.9))[:10]
+
+    def __init__(self) -> None:
+        from simulator.scenario_file import load_scenario
+        from simulator.sweep import head_of
+
+        small = load_scenario("autonomous-h200", ["run.samples=16", "workload.n=4", "run.seeds=1"])
+        self.head = head_of(small, {"kind": "grid", "vary": ["acceptance", "window"]}, "auto")
+
+    def __call__(self, path: Path) -> Path:
+        from simulator.study import CellResult, Study
+
+        with Study(path, self.head, self.cells) as study:
+            for number, cell in enumerate(self.cells[:8]):
+                ratio = {0.6: 1.0, 0.75: 0.75, 0.9: 0.5}[cell["acceptance"]] * (2 / cell["window"]) ** 0.1
+                rows = tuple(_sweep_row(name, r) for name, r in (("strong_only", 1.0), ("spec_agent", ratio)))
+                study.record(CellResult(cell=number, rows=rows, seconds=0.1))
+            study.record(CellResult(cell=8, reason="does not fit", seconds=0.1))
+        return path
+
+
+def _sweep_row(name: str, ratio: float) -> dict[str, Any]:
+    from simulator.sweep_cell import column_names
+
+    row: dict[str, Any] = dict.fromkeys(column_names()) | {"strategy": name, "method": "expected"}
+    for column, value in (("time_s", 20.0 * ratio), ("ratio_time", ratio), ("success", 0.9)):
+        row |= {column: value, f"{column}_low": 0.95 * value, f"{column}_high": 1.1 * value}
+    return row
+
+
+@pytest.fixture(scope="session")
+def make_study() -> _Studies:
+    return _Studies()
+
+
+@pytest.fixture(scope="session")
+def validation_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `specroof validate` prints after runs against its own stand-ins for servers."""
+    command = ("validate", "llama-a100", "--weak", "fake:", "--strong", "fake:", "--runs", "2", "--json")
+    done = subprocess.run([sys.executable, "-m", "specroof", *command], capture_output=True, text=True, check=True)
+    file = tmp_path_factory.mktemp("validation") / "validation.json"
+    file.write_text(done.stdout)
+    return file
 
 
 @pytest.fixture

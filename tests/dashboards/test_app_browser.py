@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 import threading
+from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -22,12 +24,13 @@ from dashboards.jobs import Jobs  # noqa: E402
 from dashboards.shelf import Shelf  # noqa: E402
 from simulator.scenario_file import load_scenario  # noqa: E402
 
+sync_api.expect.set_options(timeout=30_000)  # for machines that do other things as well
 PATHS = [page.PATH for page in PAGES]
 SIZES = {"desktop": (1360, 900), "phone": (390, 844)}
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
+def address(tmp_path_factory, make_study, validation_file):
     from werkzeug.serving import make_server
 
     from simulator.case import prepare
@@ -38,7 +41,8 @@ def address(tmp_path_factory):
     replicate(prepare(small), ["strong_only", "spec_agent"], keep_log=True, out=out)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     jobs = Jobs(1)
-    app = create_app(Shelf(["retail-h200", str(out)]), jobs=jobs)
+    study = make_study(tmp_path_factory.mktemp("sweeps") / "two.sqlite")
+    app = create_app(Shelf(["retail-h200", str(out), str(study), str(validation_file)]), jobs=jobs)
     server = make_server("127.0.0.1", 0, app.server, threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -47,6 +51,15 @@ def address(tmp_path_factory):
     thread.join()
     server.server_close()
     jobs.close()
+
+
+def kept(page, tmp_path, name):
+    """The file behind a button."""
+    with page.expect_download() as download:
+        page.get_by_role("button", name=name).click()
+    file = tmp_path / download.value.suggested_filename
+    download.value.save_as(file)
+    return file
 
 
 @pytest.fixture(scope="module")
@@ -137,19 +150,65 @@ def test_a_map_is_drawn_saved_and_accepted_by_the_command_line(page, address, tm
     settled(page, address, "/breakeven?scenario=autonomous-h200&x=acceptance%3D0.5:0.95:6&y=window%3D1,2,4")
     page.click("#breakeven-run")
     page.wait_for_selector("#breakeven-answer .js-plotly-plot .heatmaplayer image")
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Scenario (TOML)").click()
-    file = tmp_path / download.value.suggested_filename
-    download.value.save_as(file)
+    file = kept(page, tmp_path, "Scenario (TOML)")
     done = subprocess.run(
         [sys.executable, "-m", "specroof", "scenario", "check", str(file), "--json"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout)["scenario"]["title"] == load_scenario("autonomous-h200").title
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Data (CSV)").click()
-    download.value.save_as(tmp_path / "map.csv")
-    assert (tmp_path / "map.csv").read_text().count("\n") == 1 + 6 * 3
+    rows = kept(page, tmp_path, "Data (CSV)")
+    assert rows.read_text().count("\n") == 1 + 6 * 3
+    assert page.faults == []
+
+
+def test_a_sweep_is_shown_and_everything_of_it_saved(page, address, tmp_path):
+    settled(page, address, "/sweeps?x=window&acceptance=0.75")
+    sync_api.expect(page.get_by_text("Only where acceptance is")).to_be_visible()
+    page.locator(".knob", has_text="Over").get_by_role("button").click()
+    page.get_by_role("option", name="acceptance").click()
+    sync_api.expect(page).to_have_url(re.compile("x=acceptance.*window=2"))
+    sync_api.expect(page.locator("#sweeps-shown .js-plotly-plot")).to_have_count(2)
+    sync_api.expect(page.locator("#sweeps-shown tbody tr")).to_have_count(6)
+    title = "Time per task against strong only, window 2"
+    picture = kept(page, tmp_path, f"PNG of {title}")
+    assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert picture.stat().st_size > 10_000
+    drawing = kept(page, tmp_path, f"SVG of {title}")
+    assert ElementTree.parse(drawing).getroot().tag.endswith("svg")
+    assert title in drawing.read_text(encoding="utf-8")
+    alone = kept(page, tmp_path, f"HTML of {title}")
+    assert alone.read_text(encoding="utf-8").count('class="plot"') == 1
+    assert kept(page, tmp_path, "All figures (HTML)").stat().st_size > 1_000_000
+    rows = pd.read_parquet(kept(page, tmp_path, "Data (parquet)"))
+    pd.testing.assert_frame_equal(pd.read_csv(kept(page, tmp_path, "Data (CSV)")), rows, check_dtype=False)
+    assert set(rows["strategy"]) == {"strong_only", "spec_agent"}
+    scenario = kept(page, tmp_path, "Scenario (TOML)")
+    plan = subprocess.run(
+        [sys.executable, "-m", "specroof", "plan", str(scenario), "--json"], capture_output=True, text=True, check=True
+    )
+    assert json.loads(plan.stdout)["scenario"]["run"]["samples"] == 16
+    assert page.faults == []
+
+
+def test_hardware_shows_roofs_at_once_and_the_frontier_when_asked(page, address):
+    settled(page, address, "/hardware?scenario=llama-a100&strong_hardware=h100&strong_n=2&devices=h100,l40s")
+    sync_api.expect(page.locator("#hardware-shown .js-plotly-plot")).to_contain_text("strong: 2 × h100")
+    sync_api.expect(page.locator("#hardware-shown tbody tr")).to_have_count(6)
+    page.click("#hardware-run")
+    sync_api.expect(page.locator("#hardware-answer .js-plotly-plot")).to_contain_text("l40s")
+    sync_api.expect(page.locator("#hardware-answer tbody tr")).to_have_count(2)
+    assert "strong_hardware=h100" in page.url
+    assert page.faults == []
+
+
+def test_a_validation_is_shown_beside_the_fit(page, address, tmp_path):
+    settled(page, address, "/calibration?file=validation+1%3A+validation.json")
+    sync_api.expect(page.locator("#calibration-shown figcaption")).to_have_text(
+        ["Predicted against measured", "Where the time went"]
+    )
+    sync_api.expect(page.locator("#calibration-shown tbody tr").first).to_contain_text("time")
+    rows = pd.read_csv(kept(page, tmp_path, "Data (CSV)"))
+    assert {"strategy", "metric", "measured", "predicted", "low", "high"} == set(rows.columns)
     assert page.faults == []
 
 
@@ -169,11 +228,11 @@ def test_a_long_question_can_be_stopped(page, address):
 
 def test_a_run_is_opened_and_runs_are_compared(page, address):
     settled(page, address, "/timeline?run=1&trajectory=3")
-    sync_api.expect(page.locator("#timeline-figures .js-plotly-plot")).to_have_count(2)
+    sync_api.expect(page.locator("#timeline-shown .js-plotly-plot")).to_have_count(2)
     settled(page, address, "/timeline?run=1&trajectory=99999")
-    sync_api.expect(page.locator("#timeline-figures .js-plotly-plot")).to_have_count(2)
+    sync_api.expect(page.locator("#timeline-shown .js-plotly-plot")).to_have_count(2)
     settled(page, address, "/compare")
-    sync_api.expect(page.locator("#compare-table tbody tr")).to_have_count(4)
+    sync_api.expect(page.locator("#compare-shown tbody tr")).to_have_count(4)
     assert page.faults == []
 
 
@@ -214,6 +273,18 @@ def test_the_keyboard_reaches_the_knobs_and_moves_them(page, address):
     for _ in range(30):
         page.keyboard.press("ArrowLeft")
     sync_api.expect(card(page)).not_to_have_text(before)
+
+
+@pytest.mark.parametrize("path", ["/hardware?scenario=llama-a100", "/sweeps"])
+def test_the_keyboard_reaches_every_knob_and_every_button_to_save(page, address, path):
+    settled(page, address, path)
+    name = "e => e.id || e.ariaLabel"
+    buttons = page.locator("main button:enabled:not([tabindex='-1'])")
+    wanted, reached = set(buttons.evaluate_all(f"all => all.map({name})")), set()
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate(f"({name})(document.activeElement)"))
+    assert wanted - reached == set()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

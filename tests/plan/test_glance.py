@@ -31,7 +31,7 @@ def test_the_same_scenario_gives_the_same_glance_whatever_came_before():
 
 
 def test_a_scenario_that_cannot_be_compared_is_refused():
-    with pytest.raises(InputError, match="use the full plan"):
+    with pytest.raises(InputError, match="ask for the full plan"):
         Glancer().glance(
             load_scenario(
                 "retail-h200",

@@ -258,9 +258,9 @@ def test_the_command_refuses_in_one_line(run_cli, more: tuple[str, ...], says: s
 
 
 def test_figures_show_every_hold_failure() -> None:
-    from dashboards.risk import risk_figure
+    from dashboards.risk import risk_figures
 
-    figure = risk_figure(_risk("autonomous-h200").document())
-    maps = [t for t in figure.data if t.type == "heatmap"]
+    *drawn, (_, frontier) = risk_figures(_risk("autonomous-h200").document())
+    maps = [t for _, figure in drawn for t in figure.data if t.type == "heatmap"]
     assert [np.shape(m.z) for m in maps] == [(2, len(WINDOWS))] * len(FAILURES)
-    assert sum("hold failure" in (t.name or "") and t.type == "scatter" for t in figure.data) == len(FAILURES)
+    assert sum("hold failure" in t.name for t in frontier.data) == len(FAILURES)
