@@ -57,7 +57,7 @@ def url(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(tiny_model)),
         *("--host", "127.0.0.1", "--port", str(port), "--served-model-name", "tiny", "--block-size", "32"),
         *("--enforce-eager", "--max-model-len", "2048", "--kv-cache-memory-bytes", str(128 << 20)),
-        *("--max-num-seqs", "4", "--enable-prompt-tokens-details"),
+        *("--max-num-seqs", "4", "--enable-prompt-tokens-details", "--enable-mfu-metrics"),
         *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
         *("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
     ]
@@ -117,3 +117,34 @@ def test_calls_verdicts_and_cached_tokens_of_a_server(url: str) -> None:
     for answer in (first, second):
         assert answer.finish in ("tool_calls", "stop", "length")
         assert all(use.name == "set_flag" and use.arguments["flag"] in ("open", "closed") for use in answer.tool_uses)
+
+
+def test_a_servers_counters_are_the_cost_models_with_the_named_differences(url: str, tiny_model: Path) -> None:
+    from costmodel.deployment import deploy
+    from costmodel.models import model
+    from validate.calibrate_targets import HttpTarget
+    from validate.counters_server import Counted
+
+    prompt = [256 + 7 * i % 300 for i in range(192)]
+    others = [[256 + (50 * k + 3 * i) % 300 for i in range(60)] for k in range(4)]
+
+    async def go() -> list[dict]:
+        found = []
+        for groups in ([([prompt], 1), ([[*prompt, *range(300, 340)]], 12)], [(others, 20)]):
+            counted = Counted(HttpTarget(url))
+            await counted.begin()
+            for prompts, n_tokens in groups:
+                await counted.together(prompts, n_tokens)
+            found.append(await counted.compared(deploy(model(str(tiny_model / "config.json")), "h200")))
+            await counted.target.close()
+        return found
+
+    alone, at_once = asyncio.run(go())
+    assert alone["requests"] == 2
+    assert alone["engine_steps"] == 1 + 12
+    assert at_once["engine_steps"] < 4 * 20
+    for one in (alone, at_once):
+        assert one["other_prompt_tokens"] == 0
+        assert one["flops"]["ratio"] == pytest.approx(1.0, abs=0.2)  # attention is much of so small a model
+        for name in ("flops", "read_bytes", "write_bytes"):
+            assert one[name]["explained"] == pytest.approx(1.0, rel=1e-9), name
