@@ -1,6 +1,6 @@
 """Model folders small enough to run the real engine on a CPU: random Qwen3-shaped weights, and SmolLM2 from a package.
 
-`python -m validate.small_models OUT --shape tiny|small|smollm2 --seed 0`
+`python -m validate.small_models OUT --shape tiny|small|medium|smollm2 --seed 0`
 
 Random weights answer nonsense, but they answer: with a tool's schema imposed on the output the protocol, the caches and
 the accounting are exercised for real. Needs torch, safetensors and tokenizers, which an installed vLLM brings.
@@ -59,7 +59,7 @@ CHAT_TEMPLATE = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A dense Qwen3-shaped decoder with tied embeddings: counts and widths (elements); `vocabulary` at most."""
+    """A dense Qwen3-shaped decoder: counts and widths (elements); `vocabulary` of the tokenizer at most."""
 
     layers: int
     hidden: int
@@ -68,11 +68,13 @@ class Shape:
     head_dim: int
     intermediate: int
     vocabulary: int = 1024
+    tied: bool = True
 
 
 SHAPES = {
     "tiny": Shape(layers=2, hidden=128, heads=4, kv_heads=2, head_dim=32, intermediate=384),
     "small": Shape(layers=4, hidden=512, heads=8, kv_heads=4, head_dim=64, intermediate=1536),
+    "medium": Shape(layers=12, hidden=768, heads=12, kv_heads=4, head_dim=64, intermediate=2304),
 }
 SHAPE_NAMES = (*SHAPES, "smollm2")
 
@@ -92,11 +94,19 @@ def write_random_model(out: Path, shape: Shape, seed: int) -> Path:
     """A folder with config, bf16 weights (normal, deviation 0.02; norms 1), tokenizer and chat template."""
     if seed < 0:
         raise InputError(f"seed must be >= 0, got {seed}")
+    vocabulary = write_folder(out, shape)
+    save_weights(out / "model.safetensors", _random_weights(shape, vocabulary, seed))
+    return out
+
+
+def write_folder(out: Path, shape: Shape, *, longest: int = MAX_POSITION, rows: int | None = None) -> int:
+    """All of a model's folder but its weights; the rows of the embedding, those of the tokenizer unless `rows` says."""
     out.mkdir(parents=True, exist_ok=True)
     tokenizer = train_tokenizer(shape.vocabulary)
     tokenizer.save(str(out / "tokenizer.json"))
+    vocabulary: int = rows or tokenizer.get_vocab_size()
     ids = {name: tokenizer.token_to_id(name) for name in (END, TURN, STOP)}
-    write_json(out / "tokenizer_config.json", tokenizer_config(MAX_POSITION, CHAT_TEMPLATE, unknown=None))
+    write_json(out / "tokenizer_config.json", tokenizer_config(longest, CHAT_TEMPLATE, unknown=None))
     write_json(
         out / "generation_config.json",
         {"bos_token_id": ids[TURN], "eos_token_id": ids[STOP], "pad_token_id": ids[END]},
@@ -112,20 +122,19 @@ def write_random_model(out: Path, shape: Shape, seed: int) -> Path:
             "num_key_value_heads": shape.kv_heads,
             "head_dim": shape.head_dim,
             "intermediate_size": shape.intermediate,
-            "vocab_size": tokenizer.get_vocab_size(),
-            "max_position_embeddings": MAX_POSITION,
+            "vocab_size": vocabulary,
+            "max_position_embeddings": longest,
             "rms_norm_eps": 1e-6,
             "rope_theta": 1e6,
             "hidden_act": "silu",
             "attention_bias": False,
-            "tie_word_embeddings": True,
+            "tie_word_embeddings": shape.tied,
             "torch_dtype": "bfloat16",
             "bos_token_id": ids[TURN],
             "eos_token_id": ids[STOP],
         },
     )
-    save_weights(out / "model.safetensors", _random_weights(shape, tokenizer.get_vocab_size(), seed))
-    return out
+    return vocabulary
 
 
 def train_tokenizer(vocabulary: int) -> Any:
