@@ -16,7 +16,7 @@ from costmodel.products import prediction_product, products
 from costmodel.request import CacheRule
 from costmodel.shares import check_experts, check_heads, kv_bytes_per_rank, state_bytes_per_rank
 from costmodel.speculation import TokenSpeculation
-from hwprofiles.calibration import engine_factors
+from hwprofiles.calibration import engine_factors, timed_on
 from hwprofiles.efficiency import Efficiency
 from hwprofiles.errors import CapacityError, InputError
 from hwprofiles.hardware import Hardware
@@ -88,6 +88,7 @@ def deploy(
     engine_name: str = "vllm-v1",
     max_seqs: int | None = None,
     chunk_tokens: int | None = None,
+    page_tokens: int | None = None,
     efficiency: Efficiency | None = None,
     calibration: Path | None = None,
     speculation: TokenSpeculation | None = None,
@@ -104,6 +105,8 @@ def deploy(
         A calibration file in place of the bundled one.
     expert_parallel : int
         As in `Deployment`; must divide `n_devices` and the number of experts.
+    page_tokens : int or None
+        Tokens of a page of the KV cache, in which plain prefixes are found again; None: the engine's default.
     memory_share : float or None
         Share of each device's memory for this engine; None: the engine's default.
     efficiency : Efficiency or None
@@ -121,15 +124,17 @@ def deploy(
     arch = find_model(model) if isinstance(model, str) else model
     device = find_hardware(hardware) if isinstance(hardware, str) else hardware
     profile = engine(engine_name)
-    limits = {k: v for k, v in (("max_seqs", max_seqs), ("chunk_tokens", chunk_tokens)) if v is not None}
+    stated_limits = (("max_seqs", max_seqs), ("chunk_tokens", chunk_tokens), ("page_tokens", page_tokens))
+    limits = {k: v for k, v in stated_limits if v is not None}
     if any(v < 1 for v in limits.values()):
         raise InputError(f"engine limits must be >= 1, got {limits}")
     share = profile.memory_share if memory_share is None else memory_share
     if not 0 < share <= 1:
         raise InputError(f"memory_share must be above 0 and at most 1, got {share:g}")
     if calibration is not None:
-        own = engine_factors(engine_name, ENGINE_FACTORS, calibration)
-        profile = replace(profile, factors={**profile.factors, **own})
+        own = engine_factors(engine_name, ENGINE_FACTORS, calibration, device.name)
+        here = device.name if device.name in timed_on(engine_name, calibration) else None
+        profile = replace(profile, factors={**profile.factors, **own}, timed_on=here)
     profile = replace(profile, memory_share=share, **limits)  # type: ignore[arg-type]  # ints
     stated = arch.quantisation.weight_dtype if arch.quantisation else "bf16"
     dep = Deployment(

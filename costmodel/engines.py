@@ -28,6 +28,8 @@ class EngineProfile:
         Share of device memory the engine may use, and what it keeps for activations.
     factors : mapping name -> Factor
         `host_step_s`, `host_seq_s` per engine step; `request_s`, `request_token_s` per request.
+    timed_on : str or None
+        The device whose own host times a calibration has; None: they are those of the engine anywhere.
     """
 
     name: str
@@ -39,6 +41,12 @@ class EngineProfile:
     reserve_bytes: float
     factors: Mapping[str, Factor]
     sources: Mapping[str, tuple[str, str]]
+    timed_on: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What qualifies its factors' names: roles with the same label share them."""
+        return self.name if self.timed_on is None else f"{self.name}@{self.timed_on}"
 
 
 def engine_names() -> list[str]:

@@ -73,7 +73,7 @@ def _site_factors(role: Role, site: Site) -> dict[str, float]:
     else:
         dep = site.server
         out |= {f"{dep.hardware.name}.{k}": v for k, v in dep.efficiency.values().items()}
-        out |= {f"{dep.engine.name}.{k}": f.value for k, f in dep.engine.factors.items()}
+        out |= {f"{dep.engine.label}.{k}": f.value for k, f in dep.engine.factors.items()}
     if site.link:
         out["link.rtt_s"] = site.link.rtt_s
         out["link.bytes_per_s"] = site.link.bytes_per_s
@@ -102,7 +102,7 @@ class Pricing:
         self._last: list[tuple[Sequence[Row], Array]] = []
 
     def _own_factors(self, dep: Deployment) -> dict[str, Num]:
-        device, engine = dep.hardware.name, dep.engine.name
+        device, engine = dep.hardware.name, dep.engine.label
         return {k: self.factors.get(f"{device}.{k}", self.factors.get(f"{engine}.{k}")) for k in factor_values(dep)}
 
     def _shape(self, role: Role) -> Shape:

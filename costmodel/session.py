@@ -107,6 +107,11 @@ class _RoleCache:
         self.computed = min(self.computed, limits[-1])
 
 
+def first_state(rules: Mapping[Role, CacheRule], held_tokens: Mapping[Role, int]) -> State:
+    """The state of a task whose first prompts find `held_tokens` of each role in its cache."""
+    return (0, _first(rules[Role.WEAK], held_tokens[Role.WEAK]), _first(rules[Role.STRONG], held_tokens[Role.STRONG]))
+
+
 def _first(rule: CacheRule, shared_tokens: int) -> CacheState:
     """A cache that holds only what all tasks share; a recurrent state exists at its last block boundary."""
     held = shared_tokens // rule.block_tokens * rule.block_tokens if rule.state_aligned else shared_tokens
@@ -131,7 +136,7 @@ class Session:
         self.task = task
         self.sizes = sizes
         if state is None:
-            state = (0, _first(rules[Role.WEAK], task.shared_tokens), _first(rules[Role.STRONG], task.shared_tokens))
+            state = first_state(rules, dict.fromkeys(Role, task.shared_tokens))
         self.index, weak, strong = state
         self._cache = {
             Role.WEAK: _RoleCache(rules[Role.WEAK], *weak),

@@ -2,20 +2,22 @@
 
 A file has `[factors."class:CLASS"]` for devices without rows of their own, `[factors."DEVICE"]`, and
 `[factors."DEVICE/DTYPE/LIBRARY"]` for another kernel library; in each `NAME = number` or `{ value, low, high }`.
-`[engines."ENGINE"]` has the host times of an engine in the same form. `extends = "bundled"` puts the file on top of the
-bundled fit; without it the file stands alone. Other tables (provenance, server, covariance, bands, engine generations)
-are for whoever compares with measurements.
+`[engines."ENGINE"]` has the host times of an engine in the same form, `[engines."ENGINE".on."DEVICE"]` those measured
+on a device of `[factors]`, which go before them there. `extends = "bundled"` puts the file on top of the bundled fit;
+without it the file stands alone. `[correlations."DEVICE"]` says how a device's factors hang together. Other tables
+(provenance, server, covariance, bands, engine generations) are for whoever compares with measurements.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hwprofiles.efficiency import FACTOR_NAMES, Efficiency, Factor, factor_range
+from hwprofiles.efficiency import FACTOR_NAMES, Correlations, Efficiency, Factor, factor_range
 from hwprofiles.tables import Table, read_toml
 
 _FOLDER = Path(__file__).parent / "data" / "efficiency"
@@ -50,7 +52,36 @@ def calibrated(assumed: Efficiency, device: str | None, path: Path | None = None
     for key in (f"class:{assumed.name}", *((device,) if device else ())):
         factors.update(fitted.get(key, {}))
     own = device is not None and device in fitted
-    return Efficiency(name=device if own and device else assumed.name, factors=factors)
+    joint = correlations(path, device) if own and device and path is not None else None
+    return Efficiency(name=device if own and device else assumed.name, factors=factors, correlations=joint)
+
+
+def correlations(path: Path, device: str) -> Correlations | None:
+    """`[correlations."DEVICE"]` of a calibration file: `names` and the lower triangle of their correlations.
+
+    Raises
+    ------
+    ProfileError
+        They are no correlations: an unknown or repeated name, rows of another length, or a number beyond -1 .. 1.
+    """
+    document, file = read_toml(path, "calibration file")
+    every = document.get("correlations", {})
+    if not isinstance(every, dict) or device not in every:
+        return None
+    table = Table(document, file, "", document).table("correlations", every).table(device, ("names", "lower"))
+    names, lower = table.data.get("names"), table.data.get("lower")
+    known = {*FACTOR_NAMES, *(name for engine in document.get("engines", {}).values() for name in engine)}
+    if not isinstance(names, list) or len(set(map(str, names))) < len(names) or not set(map(str, names)) <= known:
+        raise table.wrong("names", "a list of different factors")
+    if not isinstance(lower, list) or [len(r) if isinstance(r, list) else -1 for r in lower] != [
+        i + 1 for i in range(len(names))
+    ]:
+        raise table.wrong("lower", "rows of 1, 2, 3 ... numbers, one row for each name")
+    values = [[float(v) if isinstance(v, int | float) else math.nan for v in row] for row in lower]
+    if not all(-1.0 <= v <= 1.0 for row in values for v in row) or any(row[-1] != 1.0 for row in values):
+        raise table.wrong("lower", "correlations from -1 to 1, each row ending with 1")
+    whole = tuple(tuple(values[max(i, j)][min(i, j)] for j in range(len(names))) for i in range(len(names)))
+    return Correlations(names=tuple(names), matrix=whole)
 
 
 def fitted_devices(path: Path | None = None) -> frozenset[str]:
@@ -63,18 +94,21 @@ def measured_factors(path: Path | None = None) -> dict[str, dict[str, Factor]]:
     return _bundled() if path is None else _factors(path)
 
 
-def engine_factors(engine: str, names: Sequence[str], path: Path) -> dict[str, Factor]:
-    """The host times of an engine under a calibration; empty where the file has none of that engine.
+def engine_factors(engine: str, names: Sequence[str], path: Path, device: str) -> dict[str, Factor]:
+    """The host times of an engine on a device under a calibration; empty where the file has none of that engine.
 
     Parameters
     ----------
     names : sequence of str
         Every factor that an engine may have.
+    device : str
+        Whose own times, where the file has them, go before those of the engine anywhere.
 
     Raises
     ------
     ProfileError
-        The file cannot be read, or has a factor that is not among `names` or out of range.
+        The file cannot be read, has a factor that is not among `names` or out of range, or times on a device without
+        factors.
     """
     document, file = read_toml(path, "calibration file")
     engines = document.get("engines", {})
@@ -83,9 +117,22 @@ def engine_factors(engine: str, names: Sequence[str], path: Path) -> dict[str, F
         raise top.wrong("engines", "a table of engines")
     if engine not in engines:
         return {}
-    table = top.table("engines", engines).table(engine, (*names, "source"))
+    table = top.table("engines", engines).table(engine, (*names, "source", "on"))
     source = _source(document)
-    return {name: _factor(table, name, source) for name in table.data if name != "source"}
+    found = {name: _factor(table, name, source) for name in table.data if name not in ("source", "on")}
+    if "on" in table:
+        own = table.table("on", {key.split("/")[0]: 0 for key in (*document.get("factors", {}), device)})
+        for place in own.data:
+            times = own.table(place, (*names, "source"))
+            read = {name: _factor(times, name, source) for name in times.data if name != "source"}
+            found |= read if place == device else {}
+    return found
+
+
+def timed_on(engine: str, path: Path) -> frozenset[str]:
+    """Devices on which a calibration has host times of an engine of their own."""
+    table = read_toml(path, "calibration file")[0].get("engines", {}).get(engine, {})
+    return frozenset(table.get("on", {}))
 
 
 def notes(path: Path, today: date) -> list[str]:
@@ -114,8 +161,8 @@ def _bundled() -> dict[str, dict[str, Factor]]:
     return {**fitted, **{key: own for key, own in _factors(BUNDLED_EDGE).items() if key not in fitted}}
 
 
-@cache
 def _factors(path: Path) -> dict[str, dict[str, Factor]]:
+    """The factors of a file as it is now: it may be written anew while this process runs."""
     document, file = read_toml(path, "calibration file")
     top = Table(document, file, "", document)
     below: dict[str, dict[str, Factor]] = {}

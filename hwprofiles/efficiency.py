@@ -89,11 +89,23 @@ class Factor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Correlations:
+    """How what is known of some factors hangs together: `matrix` (n, n) of the factors `names`, engine's included."""
+
+    names: tuple[str, ...]
+    matrix: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
-    """The factors of one device class (or of one device, where a calibration names it)."""
+    """The factors of one device class (or of one device, where a calibration names it).
+
+    `correlations` are those of its own calibration and None elsewhere: factors are then taken to be independent.
+    """
 
     name: str
     factors: Mapping[str, Factor]
+    correlations: Correlations | None = None
 
     def values(self) -> dict[str, float]:
         """The central value of every factor, by name."""

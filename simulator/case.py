@@ -228,6 +228,7 @@ def _server(scenario: Scenario, role: str) -> Deployment | Api:
             engine_name=side.engine,
             max_seqs=side.max_seqs,
             chunk_tokens=side.chunk_tokens,
+            page_tokens=side.page_tokens,
             calibration=None if calibration is None else Path(calibration),
             speculation=_speculation(side.model, side.decode),
             memory_share=side.memory_share,

@@ -16,7 +16,7 @@ def drawn_factors(dep: Deployment, n: int, seed: int) -> dict[str, Any]:
     """Quasi-Monte-Carlo points over all factors: name -> array (n,), for `StepModel`."""
     samples = draw_samples(tuple(deployment_inputs(dep)), n, seed)
     device = {k: sampled(samples, f"{dep.hardware.name}.{k}", f.value) for k, f in dep.efficiency.factors.items()}
-    return device | {k: sampled(samples, f"{dep.engine.name}.{k}", f.value) for k, f in dep.engine.factors.items()}
+    return device | {k: sampled(samples, f"{dep.engine.label}.{k}", f.value) for k, f in dep.engine.factors.items()}
 
 
 def with_factors(dep: Deployment, values: Mapping[str, Any]) -> Deployment:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from costmodel.api import Api
 from costmodel.deployment import Deployment
-from hwprofiles.efficiency import Factor
+from hwprofiles.efficiency import Correlations, Factor
 from hwprofiles.hardware import TIERS
 from simulator.case import Case
 from simulator.playing import match_of
@@ -32,11 +32,16 @@ _BOUNDED_FACTORS = ("_compute", "_compute_8bit", "_memory", "_bandwidth", "_shar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """One input of a prediction, with its band, tier and source; `scale` is how its band is spread."""
+    """One input of a prediction, with its band, tier and source; `scale` is how its band is spread.
+
+    `joint` are the correlations of the calibration it comes from, where it goes by the name `joint_name`.
+    """
 
     name: str
     band: Band
     scale: Literal["positive", "share"]
+    joint: Correlations | None = None
+    joint_name: str = ""
 
 
 def inputs(case: Case) -> tuple[Input, ...]:
@@ -74,10 +79,11 @@ def _inputs(case: Case) -> Iterator[Input]:
 
 def deployment_inputs(dep: Deployment) -> Iterator[Input]:
     """Factor inputs of one deployment: its device's and its engine's."""
+    joint = dep.efficiency.correlations
     for name, factor in dep.efficiency.factors.items():
-        yield _factor(f"{dep.hardware.name}.{name}", factor)
+        yield replace(_factor(f"{dep.hardware.name}.{name}", factor), joint=joint, joint_name=name)
     for name, factor in dep.engine.factors.items():
-        yield _factor(f"{dep.engine.name}.{name}", factor)
+        yield replace(_factor(f"{dep.engine.label}.{name}", factor), joint=joint, joint_name=name)
 
 
 def _factor(name: str, factor: Factor) -> Input:
@@ -89,8 +95,8 @@ def _factor(name: str, factor: Factor) -> Input:
 def draw_samples(given: tuple[Input, ...], n: int, seed: int) -> Mapping[str, Array]:
     """Scrambled Sobol points over all uncertain inputs: name -> array (n,), exact inputs left out.
 
-    `n` is raised to a power of two, where Sobol points are balanced. Inputs are independent; roles on the same kind of
-    device share its factors.
+    `n` is raised to a power of two, where Sobol points are balanced. Inputs are independent but for factors whose
+    calibration says how they hang together (a Gaussian copula); roles on the same kind of device share its factors.
     """
     from scipy.special import ndtri
     from scipy.stats import qmc
@@ -99,6 +105,7 @@ def draw_samples(given: tuple[Input, ...], n: int, seed: int) -> Mapping[str, Ar
     size = 1 << max(4, (n - 1).bit_length())
     points = qmc.Sobol(d=max(1, len(uncertain)), scramble=True, rng=np.random.default_rng(seed)).random(size)
     z = ndtri(np.clip(points, 1e-9, 1 - 1e-9))
+    _correlate(z, uncertain)
     out = {}
     for column, i in enumerate(uncertain):
         spread = sample_share if i.scale == "share" else sample_positive
@@ -106,6 +113,22 @@ def draw_samples(given: tuple[Input, ...], n: int, seed: int) -> Mapping[str, Ar
         if i.name.endswith(("roof_exponent", "roof_exponent_8bit")):
             out[i.name] = np.maximum(1.0, out[i.name])
     return out
+
+
+def _correlate(z: Array, columns: Sequence[Input]) -> None:
+    """Mix independent normal columns in place, so that those of one calibration have its correlations."""
+    for joint in dict.fromkeys(i.joint for i in columns if i.joint is not None):
+        own = [
+            (c, joint.names.index(i.joint_name))
+            for c, i in enumerate(columns)
+            if i.joint == joint and i.joint_name in joint.names
+        ]
+        if not own:
+            continue
+        at, rows = (list(part) for part in zip(*own, strict=True))
+        values, vectors = np.linalg.eigh(np.array(joint.matrix)[np.ix_(rows, rows)])
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        z[:, at] = z[:, at] @ (root / np.linalg.norm(root, axis=0))
 
 
 def size_of(samples: Mapping[str, Array]) -> int:

@@ -105,6 +105,7 @@ class ModelSide:
     )
     max_seqs: Count | None = key("sequences", "running sequences; unset: the engine's default", None)
     chunk_tokens: Count | None = key("tokens", "token budget of a step; unset: the engine's default", None)
+    page_tokens: Count | None = key("tokens", "KV-cache page of prefix hits; unset: the engine's default", None)
     memory_share: Utilisation | None = key("1", "share of each device's memory; unset: the engine's default", None)
     share_devices_with: Literal["weak"] | None = key(
         "", "strong only: runs on the weak model's devices, iterations in turns; needs both memory shares", None

@@ -173,7 +173,7 @@ def _sharing(weak: ModelSide, strong: ModelSide) -> None:
 def _side(role: str, side: ModelSide) -> None:
     own = [
         k
-        for k in ("model", "hardware", "weight_dtype", "max_seqs", "chunk_tokens", "usd_per_h")
+        for k in ("model", "hardware", "weight_dtype", "max_seqs", "chunk_tokens", "page_tokens", "usd_per_h")
         if getattr(side, k) is not None
     ]
     if side.api is not None and own:

@@ -176,7 +176,11 @@ def sensitivity(
 
 
 def _two_draws(known: tuple[Input, ...], n: int, seed: int) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Two independent base samples: the halves of one Sobol sequence in twice the dimensions."""
+    """Two independent base samples: the halves of one Sobol sequence in twice the dimensions.
+
+    Shares of a variance are those of independent inputs, so correlations of a calibration are left out here.
+    """
+    known = tuple(replace(i, joint=None) for i in known)
     twins = tuple(replace(i, name=f"{_TWIN}{i.name}") for i in known)
     both = draw_samples((*known, *twins), n, seed)
     first = {k: v for k, v in both.items() if not k.startswith(_TWIN)}

@@ -95,7 +95,7 @@ def _of_deployment(role: str, dep: Deployment) -> dict[str, Any]:
     if dep.expert_parallel != 1:
         found["expert_parallel"] = dep.expert_parallel
     standard = engine(dep.engine.name)
-    for limit in ("max_seqs", "chunk_tokens", "memory_share"):
+    for limit in ("max_seqs", "chunk_tokens", "page_tokens", "memory_share"):
         if getattr(dep.engine, limit) != getattr(standard, limit):
             found[limit] = getattr(dep.engine, limit)
     names = {k: v for k, v in found.items() if k not in ("model", "hardware", "engine")}

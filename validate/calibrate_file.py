@@ -1,7 +1,8 @@
 """The calibration file that `specroof calibrate` writes: only what differs from the bundled fit, which it extends.
 
 `[factors."DEVICE"]` and `[engines."ENGINE"]` hold values with 90 % intervals, `[server]` what was measured, `[points]`
-the times behind it. Read by `hwprofiles.calibration`.
+the times behind it. Where an engine was measured on several devices, `[engines."ENGINE".on."DEVICE"]` has each one's
+host times, `[correlations."DEVICE"]` how its factors hang together. Read by `hwprofiles.calibration`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from costmodel.deployment import Deployment
 from costmodel.engines import ENGINE_FACTORS
@@ -30,15 +33,14 @@ def document(
     command, date : str
         How it came about; `YYYY-MM-DD`.
     onto : Path or None
-        An earlier calibration whose other devices are kept.
+        An earlier calibration whose other devices are kept, with their host times.
 
     Raises
     ------
     ProfileError
         `onto` is no calibration file.
     """
-    measured_factors(onto) if onto else None
-    before = tomllib.loads(onto.read_text(encoding="utf-8")) if onto else {}
+    before = _before(onto)
     own = {name: _rounded(asdict(e)) for name, e in fitted.estimates().items()}
     source = f"measured {date}, {fitted.n} points"
     device = {name: e for name, e in own.items() if name not in ENGINE_FACTORS}
@@ -49,15 +51,54 @@ def document(
     out["server"] = {"device": name, "deployment": dep.label, **_told(facts)}
     kept = {k: v for k, v in before.get("factors", {}).items() if k.split("/")[0] != name}
     out["factors"] = kept | ({name: {"source": source, **device}} if device else {})
+    others = {k: v for k, v in before.get("correlations", {}).items() if k != name}
+    if len(own) > 1:
+        out["correlations"] = others | {name: _correlations(fitted)}
     engines = dict(before.get("engines", {}))
     if engine:
-        engines[dep.engine.name] = {"source": source, **engine}
+        engines[dep.engine.name] = _engine(before, dep, {"source": source, **engine})
     if engines:
         out["engines"] = engines
     out["points"] = {
         r["point"]: [float(f"{r[k]:.6g}") for k in ("measured_s", "predicted_s")] for r in fitted.residuals()
     }
     return out
+
+
+def _correlations(fitted: Fitted) -> dict[str, Any]:
+    """How the factors hang together in the draws of the fit, on their scales: names and the lower triangle."""
+    found = np.atleast_2d(np.corrcoef(fitted.draws.T))
+    lower = [[float(f"{v:.4g}") for v in row[: i + 1]] for i, row in enumerate(found)]
+    return {"names": list(fitted.prior.names), "lower": lower}
+
+
+def shared(dep: Deployment, onto: Path | None) -> str | None:
+    """What to tell somebody whose earlier calibration already has this device: one set of factors per device."""
+    own = _before(onto).get("factors", {})
+    return (
+        f"{onto} has factors of {dep.hardware.name} already; a device has one set, so those measured now replace them"
+        if any(key.split("/")[0] == dep.hardware.name for key in own)
+        else None
+    )
+
+
+def _before(onto: Path | None) -> dict[str, Any]:
+    """An earlier calibration file, read strictly."""
+    if onto is None:
+        return {}
+    measured_factors(onto)
+    return tomllib.loads(onto.read_text(encoding="utf-8"))
+
+
+def _engine(before: Mapping[str, Any], dep: Deployment, times: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of an engine: the times measured now, and each device's own where there are several."""
+    name, earlier = dep.hardware.name, before.get("engines", {}).get(dep.engine.name, {})
+    on = dict(earlier.get("on", {}))
+    first = before.get("server", {}).get("device")
+    if not on and earlier and first is not None:
+        on = {first: {key: value for key, value in earlier.items() if key != "on"}}
+    on[name] = dict(times)
+    return {**times, **({"on": on} if len(on) > 1 else {})}
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:

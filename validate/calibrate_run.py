@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from costmodel.deployment import Deployment, cache_rule, kv_capacity_tokens
 from hwprofiles.errors import InputError
@@ -13,9 +14,10 @@ from validate.calibrate import Evidence, Fitted, felt, fit
 from validate.calibrate_missing import missing
 from validate.calibrate_model import Pricer
 from validate.calibrate_prior import prior
-from validate.calibrate_probe import Prober, ServerFacts, Target, arrays, limits
+from validate.calibrate_probe import Prober, Sample, ServerFacts, Target, arrays, limits
 from validate.calibrate_tables import evidence_of
 from validate.design import Limits, candidates, choose
+from validate.held_out import checked, random_points
 
 _ANY = Limits(max_model_tokens=40_000, kv_tokens=400_000)
 """A server that would be measured to fill the gaps of a table."""
@@ -23,17 +25,30 @@ _ANY = Limits(max_model_tokens=40_000, kv_tokens=400_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrated:
-    """A calibration: the fit, what it could not tell and what is missing for it, and what else there is to say."""
+    """A calibration: the fit, what it could not tell and what is missing for it, and what else there is to say.
+
+    `counters` is what `validate.counters_server.compared` says of a server that counts FLOPs and bytes, `check` what
+    `validate.held_out.checked` says of points outside the fit.
+    """
 
     deployment: Deployment
     fitted: Fitted
     missing: dict[str, str]
     facts: ServerFacts | None = None
     notes: list[str] = field(default_factory=list)
+    counters: dict[str, Any] | None = None
+    check: dict[str, Any] | None = None
 
 
 async def calibrate_target(
-    dep: Deployment, target: Target, budget_s: float, *, seed: int = 0, progress: Callable[[str], None] = lambda _: None
+    dep: Deployment,
+    target: Target,
+    budget_s: float,
+    *,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda _: None,
+    each: Callable[[Sample], None] = lambda _: None,
+    check: int = 0,
 ) -> Calibrated:
     """Choose what to measure on a server, measure it and fit.
 
@@ -43,6 +58,10 @@ async def calibrate_target(
         What runs there; its block size gives way to the server's own.
     budget_s : float
         Seconds of the target's clock for all measurements.
+    each : callable
+        Told of every sample as soon as it is there.
+    check : int
+        Points drawn at random that are timed after the fit, which does not see them; they come on top of the budget.
 
     Raises
     ------
@@ -53,7 +72,7 @@ async def calibrate_target(
     """
     facts = target.facts
     dep = _with_blocks(dep, facts)
-    room = limits(facts, kv_capacity_tokens(dep), dep.model.max_context_tokens or 1 << 20, dep.engine.max_seqs)
+    room = _limits(dep, facts)
     points = candidates(room)
     if not points:
         raise InputError(f"{dep.label}: the server takes requests of {room.max_model_tokens} tokens, too few to time")
@@ -62,17 +81,46 @@ async def calibrate_target(
     if not chosen:
         raise InputError(f"{dep.label}: no measurement fits into a budget of {budget_s:g} s; give a longer --budget")
     prober = Prober(target, dep.model.vocab, cache_rule(dep).block_tokens, seed)
-    samples, notes = await prober.measure(chosen, budget_s, progress)
+    samples, notes = await prober.measure(chosen, budget_s, progress, each)
     if not samples:
         raise InputError(f"nothing was measured within the budget of {budget_s:g} s; give a longer --budget")
-    measured_s, sigma = arrays(samples)
-    served = [s.point for s in samples]
-    pricer = Pricer(dep, served)
-    evidence = Evidence(
-        seconds=pricer.seconds, measured_s=measured_s, sigma=sigma, labels=tuple(p.label for p in served)
-    )
-    fitted = await asyncio.to_thread(fit, known, [evidence])
-    return _checked(dep, fitted, room, facts, [*notes, *_room(dep, facts)])
+    found = await asyncio.to_thread(calibrate_samples, [(dep, samples)], facts, notes)
+    if not check:
+        return found
+    others, more = await prober.measure(random_points(room, check, seed), budget_s, progress)
+    return replace(found, check=checked(dep, found.fitted, others), notes=[*found.notes, *more])
+
+
+def calibrate_samples(
+    parts: Sequence[tuple[Deployment, Sequence[Sample]]], facts: ServerFacts, notes: Sequence[str] = ()
+) -> Calibrated:
+    """Fit to points timed on a device, of one model or of several; the first deployment gives the calibration its name.
+
+    Parameters
+    ----------
+    parts : sequence of (Deployment, samples)
+        All on one device and engine.
+    facts : ServerFacts
+        Of the first; the block size gives way to the server's own.
+
+    Raises
+    ------
+    InputError
+        Nothing could be identified.
+    """
+    parts = [(_with_blocks(dep, facts), samples) for dep, samples in parts]
+    dep = parts[0][0]
+    room = _limits(dep, facts)
+    evidence = []
+    for one, samples in parts:
+        measured_s, sigma = arrays(samples)
+        served = [s.point for s in samples]
+        mark = f"{one.model.name.split('/')[-1]}: " if len(parts) > 1 else ""
+        labels = tuple(f"{mark}{p.label}" for p in served)
+        seconds = Pricer(one, served).seconds
+        evidence.append(Evidence(seconds=seconds, measured_s=measured_s, sigma=sigma, labels=labels))
+    known = felt(prior(dep), [Pricer(dep, candidates(room)).seconds])
+    return _checked(dep, fit(known, evidence), room, facts, [*notes, *_room(dep, facts)])
 
 
 def calibrate_rows(dep: Deployment, rows: Sequence[Row], facts: ServerFacts | None = None) -> Calibrated:
@@ -94,6 +142,10 @@ def _checked(dep: Deployment, fitted: Fitted, room: Limits, facts: ServerFacts |
             "is the model, the device or its number another one?"
         )
     return Calibrated(deployment=dep, fitted=fitted, missing=lacking, facts=facts, notes=notes)
+
+
+def _limits(dep: Deployment, facts: ServerFacts) -> Limits:
+    return limits(facts, kv_capacity_tokens(dep), dep.model.max_context_tokens or 1 << 20, dep.engine.max_seqs)
 
 
 def _with_blocks(dep: Deployment, facts: ServerFacts) -> Deployment:

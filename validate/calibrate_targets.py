@@ -93,9 +93,13 @@ class HttpTarget:
         With its `/v1`.
     model : str or None
         None: the first one that the server lists.
+    tell_ids : bool
+        Ask for the ids of generated tokens, which vLLM tells.
     """
 
-    def __init__(self, base_url: str, model: str | None = None, timeout_s: float = 600.0) -> None:
+    def __init__(
+        self, base_url: str, model: str | None = None, timeout_s: float = 600.0, *, tell_ids: bool = False
+    ) -> None:
         place = urlsplit(base_url)
         if place.scheme not in ("http", "https") or not place.hostname:
             raise InputError(f"--endpoint must begin with http:// or https:// and name a host, got {base_url!r}")
@@ -105,7 +109,7 @@ class HttpTarget:
         self.root = self.url.removesuffix("/v1")
         key = os.environ.get("OPENAI_API_KEY") or "none"
         self._client = openai.AsyncOpenAI(base_url=self.url, api_key=key, timeout=timeout_s, max_retries=1)
-        self._takes_ids = True
+        self._takes_ids, self._tell_ids = True, tell_ids
         self.facts = self._ask_facts(model)
 
     def now_s(self) -> float:
@@ -155,6 +159,7 @@ class HttpTarget:
         sent_s = self.now_s()
         if self._takes_ids:
             more = {"ignore_eos": True, "min_tokens": output_tokens}
+            more |= {"return_token_ids": True} if self._tell_ids else {}
             call = self._client.completions.with_streaming_response.create(
                 **common, prompt=list(prompt), max_tokens=output_tokens, extra_body=more
             )
@@ -175,12 +180,17 @@ class HttpTarget:
             *whole, rest = (rest + chunk).split(b"\n")
             lines += [(now_s, line) for line in whole if line.startswith(b"data:")]
         pieces: list[float] = []
+        ids: list[int] = []
         usage: Mapping[str, Any] = {}
         for at_s, line in lines:
             document = _json(line[5:].decode("utf-8", "replace"))
+            if document.get("error"):
+                raise ValueError(f"the server answered {document['error']}")
             usage = document.get("usage") or usage
-            if any(_has_text(choice) for choice in document.get("choices") or ()):
+            choices = document.get("choices") or ()
+            if any(_has_text(choice) for choice in choices):
                 pieces.append(at_s)
+            ids += [token for choice in choices for token in choice.get("token_ids") or ()]
         details = usage.get("prompt_tokens_details") or {}
         cached = details.get("cached_tokens")
         return Timed(
@@ -189,6 +199,7 @@ class HttpTarget:
             prompt_tokens=int(usage.get("prompt_tokens", n_prompt)),
             cached_tokens=cached if isinstance(cached, int) else None,
             output_tokens=int(usage.get("completion_tokens", len(pieces))),
+            output_ids=tuple(ids),
         )
 
     async def close(self) -> None:

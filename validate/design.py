@@ -28,13 +28,14 @@ LEAST_GAIN = 0.01
 MOST_POINTS = 40
 DECODE_TOKENS = 24
 """Tokens each sequence of a decode point generates."""
-REPEATS = 3
+LEAST_REPEATS, MOST_REPEATS, REPEATED_S = 3, 9, 0.6
+"""A point is timed until it has taken so long altogether, within these numbers: short ones are disturbed most."""
 
 _PREFILLS = (16, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 _WARM = tuple((new, context) for context in (512, 2048, 8192, 32768) for new in (16, 64, 256, 1024))
 _BATCHES = (1, 2, 4, 8, 16, 32, 64)
 _CONTEXTS = (64, 512, 2048, 8192, 32768)
-_OVERHEAD_S = 0.05
+_OVERHEAD_S = 0.02
 _KV_SHARE = 0.7
 
 
@@ -52,10 +53,11 @@ def candidates(limits: Limits) -> tuple[Point, ...]:
     points = [Point(kind="prefill", batch=1, new_tokens=n, context_tokens=0) for n in _PREFILLS]
     points += [Point(kind="warm", batch=1, new_tokens=n, context_tokens=c) for n, c in _WARM]
     points += [Point(kind="decode", batch=b, new_tokens=1, context_tokens=c) for c in _CONTEXTS for b in _BATCHES]
-    return tuple(p for p in points if _fits(p, limits))
+    return tuple(p for p in points if fits(p, limits))
 
 
-def _fits(point: Point, limits: Limits) -> bool:
+def fits(point: Point, limits: Limits) -> bool:
+    """Whether the server has room for a point."""
     more = DECODE_TOKENS if point.kind == "decode" else 1
     each = point.context_tokens + point.new_tokens + more
     held = each * point.batch
@@ -69,8 +71,13 @@ def slopes(pricer: Pricer, prior: Prior, z: Array) -> tuple[Array, Array]:
     return logs[0], ((logs[1:] - logs[0]) / STEP).T
 
 
+def repeats_of(once_s: float) -> int:
+    """How often something that takes so long is timed."""
+    return round(min(MOST_REPEATS, max(LEAST_REPEATS, REPEATED_S / max(once_s, 1e-6))))
+
+
 def costs(dep: Deployment, points: Sequence[Point], seconds: Array) -> Array:
-    """Seconds it takes to time each point `REPEATS` times, preparations of the cache included."""
+    """Seconds it takes to time each point as often as it is, preparations of the cache included."""
     model = StepModel(dep)
     found = np.empty(len(points))
     for i, p in enumerate(points):
@@ -78,7 +85,7 @@ def costs(dep: Deployment, points: Sequence[Point], seconds: Array) -> Array:
         chunks = np.arange(0.0, max(1.0, p.context_tokens), model.rule.chunk_tokens)
         new = np.minimum(model.rule.chunk_tokens, np.maximum(1.0, p.context_tokens - chunks))
         warm = float(model.prefill(new, chunks, np.ones(len(chunks)))[BUSY].sum()) * p.batch
-        found[i] = REPEATS * (once + _OVERHEAD_S) + (warm if p.context_tokens else 0.0)
+        found[i] = repeats_of(once) * (once + _OVERHEAD_S) + (warm if p.context_tokens else 0.0)
     return found
 
 

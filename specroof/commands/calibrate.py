@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,13 +9,13 @@ import typer
 
 from hwprofiles.errors import InputError
 from specroof.output import MissingError, emit, must_be_writable, progress_line, warn
+from validate.budget import seconds_of
 
 if TYPE_CHECKING:
     from costmodel.deployment import Deployment
     from validate.calibrate_run import Calibrated
 
 EXAMPLE = "Example: specroof calibrate --endpoint http://127.0.0.1:8000/v1 --hardware h200 -o mine.toml"
-_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 def register(app: typer.Typer) -> None:
@@ -50,6 +49,12 @@ def calibrate(
         str | None, typer.Option(metavar="NAME", help="Name to ask the server for; default: the first it lists.")
     ] = None,
     budget: Annotated[str, typer.Option(help="Time for measuring: 90s, 15min, 1h.")] = "15min",
+    check: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=200, help="With --endpoint: so many more points, to check the fit on; after the budget."
+        ),
+    ] = None,
     onto: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep the other devices of this calibration file.")
     ] = None,
@@ -66,6 +71,8 @@ def calibrate(
         raise InputError(f"give one of --endpoint, --measurements and --bench, got {' and '.join(given) or 'none'}")
     if endpoint is None and served_model is not None:
         raise InputError("--served-model goes with --endpoint")
+    if endpoint is None and check is not None:
+        raise InputError("--check goes with --endpoint: a table has no further points to time")
     options = {
         "n_devices": n_devices,
         "weight_dtype": weight_dtype,
@@ -73,20 +80,13 @@ def calibrate(
         "chunk_tokens": chunk_tokens,
     }
     if endpoint is not None:
-        found = _live(endpoint, served_model, model, hardware, options, _budget_s(budget))
+        found = _live(endpoint, served_model, model, hardware, options, seconds_of(budget), check or 0)
     else:
         found = _filed(measurements, bench or [], model, hardware, options)
     result = _written(found, output, onto, f"specroof calibrate {given[0]}")
     for note in found.notes:
         warn(note)
     emit(result, as_json, lambda console: _show(console, result))
-
-
-def _budget_s(text: str) -> float:
-    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s?(s|min|h)", text)
-    if match is None or float(match[1]) <= 0:
-        raise InputError(f"--budget must be a time such as 90s, 15min or 1h, got {text!r:.40}")
-    return float(match[1]) * _SECONDS[match[2]]
 
 
 def _deployed(model: str | None, hardware: str | None, options: dict[str, Any]) -> Deployment:
@@ -103,19 +103,32 @@ def _deployed(model: str | None, hardware: str | None, options: dict[str, Any]) 
 
 
 def _live(
-    url: str, served: str | None, model: str | None, hardware: str | None, options: dict[str, Any], budget_s: float
+    url: str,
+    served: str | None,
+    model: str | None,
+    hardware: str | None,
+    options: dict[str, Any],
+    budget_s: float,
+    check: int,
 ) -> Calibrated:
     import asyncio
+    import secrets
+    from dataclasses import replace
 
     from validate.calibrate_run import calibrate_target
     from validate.calibrate_targets import HttpTarget
+    from validate.counters_server import Counted
     from validate.engine import EngineError
 
     async def run() -> Calibrated:
         target = HttpTarget(url, served)
         dep = _deployed(model or target.facts.model, hardware, options)
+        counted = Counted(target)
         try:
-            return await calibrate_target(dep, target, budget_s, progress=progress_line)
+            await counted.begin()
+            fresh = secrets.randbits(32)  # prompts of an earlier calibration may still be in the server's cache
+            found = await calibrate_target(dep, counted, budget_s, seed=fresh, progress=progress_line, check=check)
+            return replace(found, counters=await counted.compared(found.deployment))
         finally:
             await target.close()
             progress_line("")
@@ -166,6 +179,9 @@ def _written(found: Calibrated, output: Path, onto: Path | None, command: str) -
     from validate import calibrate_file
 
     fitted, facts = found.fitted, found.facts
+    one_set = calibrate_file.shared(found.deployment, onto)
+    if one_set:
+        warn(one_set)
     content = calibrate_file.document(
         found.deployment, fitted, command=command, date=date.today().isoformat(), facts=facts, onto=onto
     )
@@ -181,6 +197,8 @@ def _written(found: Calibrated, output: Path, onto: Path | None, command: str) -
         "misfit": fitted.misfit,
         "engine_version": facts.version if facts else None,
         "server": content["server"],
+        "counters": found.counters,
+        "check": found.check,
         "notes": found.notes,
     }
 
@@ -188,6 +206,8 @@ def _written(found: Calibrated, output: Path, onto: Path | None, command: str) -
 def _show(console: Any, result: dict[str, Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
+
+    from validate.counters_server import in_words
 
     errors = sorted(abs(r["error"]) for r in result["residuals"])
     console.print(
@@ -201,6 +221,14 @@ def _show(console: Any, result: dict[str, Any]) -> None:
     for name, f in result["factors"].items():
         table.add_row(name, *(f"{f[k]:.4g}" for k in ("value", "low", "high")))
     console.print(table)
+    if result["check"] and result["check"]["n"]:
+        seen = result["check"]
+        console.print(
+            f"{seen['n']} points outside the fit: median error {seen['median_error']:.1%}, {seen['in_band']:.0%} inside"
+            " their 90 % bands"
+        )
+    if result["counters"]:
+        console.print(f"counters of the server: {escape(in_words(result['counters']))}", soft_wrap=True)
     for why in dict.fromkeys(f["why"] for f in result["not_identified"].values()):
         names = ", ".join(n for n, f in result["not_identified"].items() if f["why"] == why)
         console.print(f"not measured: {names}: {escape(why)}", soft_wrap=True)

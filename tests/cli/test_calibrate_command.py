@@ -109,7 +109,7 @@ def test_another_engine_version_is_named(run_cli, tmp_path, capsys, monkeypatch)
         assert ("measured on engine version 0.31.0" in capsys.readouterr().err) is said
 
 
-def bench(path, clients, ttft_ms, tpot_ms):
+def bench(path, clients, *times_ms):
     """A result file of `vllm bench serve` with 1024 tokens in and 128 out."""
     content = {
         "model_id": "Qwen/Qwen3-8B",
@@ -118,9 +118,7 @@ def bench(path, clients, ttft_ms, tpot_ms):
         "completed": 200,
         "total_input_tokens": 204800,
         "total_output_tokens": 25600,
-        "median_ttft_ms": ttft_ms,
-        "median_tpot_ms": tpot_ms,
-    }
+    } | dict(zip(("median_ttft_ms", "median_tpot_ms") if clients == 1 else ("mean_e2el_ms",), times_ms, strict=False))
     path.write_text(json.dumps(content), encoding="utf-8")
     return path
 
@@ -143,6 +141,7 @@ def test_benchmark_files_of_a_known_server_give_the_time_of_a_request_back(writt
     text = both.read_text(encoding="utf-8")
     assert "[factors.h200.gemm_memory]" in text
     assert "[factors.a100.gemm_memory]" in text
+    assert "[engines.vllm-v1.on.h200]" in text
 
 
 @pytest.mark.parametrize(
