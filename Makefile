@@ -3,19 +3,21 @@
 #   make test    the test suite
 #   make dask    the tests on a Dask cluster, on this machine
 #   make browser the tests of the dashboard in a real browser (Chromium must be installed)
-#   make validate  the tests on real vLLM, on this machine's CPU, in an environment of its own (.venv-vllm)
+#   make real    the tests on real vLLM, on this machine's CPU, in an environment of its own (.venv-vllm)
+#   make validate  two real vLLM engines on this machine's CPU: calibrate, then predicted against measured (15 min, quiet)
 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 REPORT := reports/retail-h200.html
+NOW := $(shell date +%Y%m%d-%H%M%S)
 CONTRAST := retail-h200 llama-a100 edge-cloud autonomous-h200
 
 # PYTHON=/path/to/python chooses the interpreter; otherwise the first of these that is new enough and can make a venv.
 CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3 python)
 
 .DEFAULT_GOAL := help
-.PHONY: help plan test dask browser validate lint types format clean
+.PHONY: help plan test dask browser real validate lint types format clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -35,8 +37,11 @@ browser: $(VENV)/.browser  ## set up Dash and Playwright and run the tests of th
 	$(BIN)/python -m pytest tests/dashboards/test_app.py
 	$(BIN)/python -m pytest -m browser tests/dashboards
 
-validate: | $(BIN)/python  ## set up real vLLM on the CPU and run the tests that need it
+real: | $(BIN)/python  ## set up real vLLM on the CPU and run the tests that need it
 	@python="$$(.ci/vllm-env)" && "$$python" -m pytest -m vllm tests/real
+
+validate: | $(BIN)/python  ## set up real vLLM on the CPU, calibrate it here, show predicted against measured (15 min)
+	@python="$$(.ci/vllm-env)" && "$$python" -m specroof.on_this_machine -o reports/validate-$(NOW)
 
 lint: $(VENV)/.dev  ## style, layout and import direction
 	$(BIN)/ruff check .

@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 
 from hwprofiles.errors import InputError
 from validate.actions import Clock
-from validate.calls import chat_message, tool_document
+from validate.calls import chat_message, parse_step, step_schema, tool_document
+from validate.chat import ToolUse
 from validate.engine import Answer, Ask, EngineError
-from validate.openai_stream import REPLY_TOOL, VERDICT_KEY, StreamedAnswer
+from validate.openai_stream import REPLY_TOOL, VERDICT_KEY, Finish, StreamedAnswer
 from validate.server_metrics import counters
 
 _NOT_ALLOWED = (401, 403, 404)
@@ -41,6 +42,9 @@ class OpenAIServer:
     tool_choice : str
         "auto" lets the model call or speak; "required" holds it to a call (in vLLM by structured output, so that any
         model's calls are well-formed) and offers speaking as one more tool.
+    longest_text : int, optional
+        Of vLLM servers: a step is held to one JSON object by structured output, with so many characters at most in a
+        text that a tool's schema leaves open, so that any model's step comes to an end (see `step_schema`).
     temperature : float, optional
         None leaves it to the server.
     timeout_s : float
@@ -62,6 +66,7 @@ class OpenAIServer:
         model: str | None = None,
         api_key: str | None = None,
         tool_choice: Literal["auto", "required"] = "auto",
+        longest_text: int | None = None,
         temperature: float | None = 0.0,
         timeout_s: float = 600.0,
         tries: int = 4,
@@ -76,6 +81,7 @@ class OpenAIServer:
 
         self.url = base_url.rstrip("/")
         self._clock, self._model, self._tool_choice, self._temperature = clock, model, tool_choice, temperature
+        self._longest_text, self._n_asked = longest_text, 0
         self._timeout_s, self._tries, self._pause_s = timeout_s, tries, pause_s
         key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
         self._client = openai.AsyncOpenAI(base_url=self.url, api_key=key, timeout=timeout_s, max_retries=0)
@@ -100,7 +106,7 @@ class OpenAIServer:
         if usage is None:
             raise InputError(f"{self.url} does not report token usage of streamed answers; counts are needed")
         details = usage.prompt_tokens_details
-        text, uses, finish = stream.read(ask)
+        text, uses, finish = self._read(stream, ask)
         return Answer(
             text=text,
             tool_uses=uses,
@@ -112,6 +118,15 @@ class OpenAIServer:
             first_token_s=stream.first_s,
             done_s=done_s,
         )
+
+    def _read(self, stream: StreamedAnswer, ask: Ask) -> tuple[str, tuple[ToolUse, ...], Finish]:
+        if self._longest_text is None or ask.labels or not ask.tools:
+            return stream.read(ask)
+        self._n_asked += 1
+        step = parse_step(stream.text, (tool.name for tool in ask.tools), f"call_{self._n_asked}")
+        if step is None or stream.finish == "length":
+            return stream.text, (), "length"
+        return step.reply, step.tool_uses, "tool_calls" if step.tool_uses else "stop"
 
     async def metrics(self) -> dict[str, float]:
         """What the server's counters grew by since the last call; the first sets the mark. Empty without a page."""
@@ -162,7 +177,12 @@ class OpenAIServer:
             more = {"strict": True} if service.is_vllm else {}
             body["tools"] = [tool_document(tool, **more) for tool in tools]
             body["tool_choice"] = "none" if ask.labels else self._tool_choice
-        if ask.labels and service.is_vllm:
+        if self._longest_text is not None and not service.is_vllm:
+            raise InputError(f"{self.url} is no vLLM server, and only those can be held to the form of a step")
+        if self._longest_text is not None and tools and not ask.labels:
+            body["tool_choice"] = "none"
+            body["extra_body"] = {"structured_outputs": {"json": step_schema(tools, self._longest_text)}}
+        elif ask.labels and service.is_vllm:
             body["extra_body"] = {"structured_outputs": {"choice": list(ask.labels)}}
         elif ask.labels:
             body["response_format"] = {

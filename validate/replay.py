@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol
 
+from costmodel.deployment import Deployment
 from costmodel.pricing import Pricing
 from costmodel.protocol import Role
 from costmodel.task import Task
@@ -27,7 +28,7 @@ from simulator.results import SCHEMA, RunResult, build
 from simulator.run import acceptance_shift
 from simulator.scenario_file import to_document
 from validate.calibrate_probe import Timed
-from validate.replay_life import Life, shared_tokens
+from validate.replay_life import Life, Words, token_ids
 
 
 class Lane(Protocol):
@@ -63,6 +64,8 @@ class Replay:
         Each plays the next trajectory when its last one has ended.
     shift : float or None
         As in `simulator.run.simulate`.
+    salt : str
+        Makes the prompts differ from those of other runs on the same servers.
 
     Raises
     ------
@@ -71,12 +74,19 @@ class Replay:
 
     Limits
     ------
-    What a real engine generates is not what later prompts hold in its place (its tokens are not known), so a prefix is
-    found again up to the end of the last prompt only; the simulation finds generated tokens too where the engine does.
+    Where a server does not tell the tokens that it generates, later prompts hold others in their place, and a prefix is
+    found again up to the end of the last prompt only.
     """
 
     def __init__(
-        self, case: Case, strategy: str, lanes: Mapping[Role, Lane], agents: int = 1, *, shift: float | None = None
+        self,
+        case: Case,
+        strategy: str,
+        lanes: Mapping[Role, Lane],
+        agents: int = 1,
+        *,
+        shift: float | None = None,
+        salt: str = "",
     ) -> None:
         if case.tools is not None or case.gaps is not None:
             raise InputError(
@@ -94,6 +104,12 @@ class Replay:
         self.seed = case.scenario.run.seed
         used = acceptance_shift(case, self.pricing) if shift is None else shift
         self.verdicts = drawn_verdicts(case.law, used, self.seed, match_of(case.scenario).value)
+        ids = {
+            role: token_ids(server.model.vocab)
+            for role in Role
+            if isinstance(server := case.sites[role].server, Deployment)
+        }
+        self.words = Words(ids, f"{salt}/{strategy}")
         self.rows = Rows()
         self.clock = lanes[Role.STRONG]
 
@@ -111,7 +127,7 @@ class Replay:
         shared = self.case.tasks[0].shared_tokens
         if shared:
             await asyncio.gather(
-                *(lane.together([shared_tokens(role, shared)], 1) for role, lane in self.lanes.items())
+                *(lane.together([self.words.shared(role, shared)], 1) for role, lane in self.lanes.items())
             )
         begun_s = self.clock.now_s()
         await asyncio.gather(*(self._agent(jobs, begun_s) for _ in range(self.agents)))

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import simpy
 
 from costmodel.deployment import Deployment
-from validate.calibrate_probe import Timed
-from validate.calibrate_targets import HttpTarget
+from validate.calibrate_probe import Target, Timed
 from validate.serve_fake import FakeService, Live
 
 T = TypeVar("T")
@@ -104,7 +103,7 @@ def _timed(live: Live) -> Timed:
 class HttpLane:
     """A server behind a URL, on the wall clock."""
 
-    def __init__(self, target: HttpTarget) -> None:
+    def __init__(self, target: Target) -> None:
         self.target = target
 
     def now_s(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,20 +26,43 @@ if TYPE_CHECKING:
 
 _KEPT = 6
 """Sequences of one role and trajectory that later prompts may go on from."""
-_IDS = (256, 32_000)
 _Row = dict[str, Any]
 
 
-def shared_tokens(role: Role, n: int) -> list[int]:
-    """The tokens that all prompts of a role begin with."""
-    rng = random.Random(f"{role}/prefix")
-    return [rng.randrange(*_IDS) for _ in range(n)]
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Token ids of prompts: `ids` is the range of a model's vocabulary, by role; `salt` keeps one run's from another's.
+
+    A server remembers the prompts of an earlier strategy or run; the same ones would be found in its cache.
+    """
+
+    ids: Mapping[Role, tuple[int, int]]
+    salt: str
+
+    def shared(self, role: Role, n: int) -> list[int]:
+        """The tokens that all prompts of a role begin with."""
+        return self.draw(random.Random(f"{self.salt}/{role}/prefix"), role, n)
+
+    def of(self, role: Role, number: int) -> random.Random:
+        """The stream of a role's tokens in one trajectory."""
+        return random.Random(f"{self.salt}/{number}/{role}")
+
+    def draw(self, rng: random.Random, role: Role, n: int) -> list[int]:
+        """`n` tokens that the role's model knows."""
+        return [rng.randrange(*self.ids[role]) for _ in range(n)]
+
+
+def token_ids(vocabulary: int) -> tuple[int, int]:
+    """Ids to draw from, [low, high): none of the marks that tokenizers put first, where there is room."""
+    return min(256, vocabulary // 2), min(vocabulary, 32_000)
 
 
 @dataclass(slots=True)
 class _Said:
     """What one role of one trajectory has sent and been answered: prompts are built on these."""
 
+    words: Words
+    role: Role
     rng: random.Random
     sequences: list[list[int]]
 
@@ -50,10 +73,10 @@ class _Said:
         return kept + self.fresh(n_tokens - len(kept))
 
     def fresh(self, n_tokens: int) -> list[int]:
-        return [self.rng.randrange(*_IDS) for _ in range(n_tokens)]
+        return self.words.draw(self.rng, self.role, n_tokens)
 
-    def computed(self, prompt: list[int], output_tokens: int) -> None:
-        self.sequences = [*self.sequences[1 - _KEPT :], prompt + self.fresh(output_tokens)]
+    def computed(self, prompt: list[int], output: Sequence[int]) -> None:
+        self.sequences = [*self.sequences[1 - _KEPT :], [*prompt, *output]]
 
 
 class Life:
@@ -65,7 +88,10 @@ class Life:
         self.session = Session(task, replay.pricing.rules, replay.case.sizes)
         self.draws: Draws | VerdictRule = replay.verdicts(number, task)
         self.said = {
-            role: _Said(random.Random(f"{number}/{role}"), [shared_tokens(role, task.shared_tokens)]) for role in Role
+            role: _Said(
+                replay.words, role, replay.words.of(role, number), [replay.words.shared(role, task.shared_tokens)]
+            )
+            for role in Role
         }
         self.running: list[asyncio.Task[Any]] = []
         self.open: list[list[_Row]] = []
@@ -199,7 +225,7 @@ class Life:
                 f"where {work.prompt_tokens} and {work.output_tokens} were asked for; a replay needs a server that "
                 "takes token ids and honours ignore_eos"
             )
-        said.computed(prompt, work.output_tokens)
+        said.computed(prompt, timed.output_ids or said.fresh(work.output_tokens))
         self._request(rows, work, submit_s, timed, cancelled=False)
         return plan
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -23,7 +24,8 @@ from simulator.run import acceptance_shift, simulate
 from simulator.sampling import draw_samples, inputs
 from simulator.scenario_file import to_document
 from validate.calibrate_targets import HttpTarget
-from validate.compare import errors_of
+from validate.compare import errors_of, with_residual
+from validate.counters_server import Counted
 from validate.phases import beside, measured_phases
 from validate.replay import Lane, Replay
 from validate.replay_lanes import HttpLane, Stage, VirtualLane
@@ -37,7 +39,8 @@ _SAMPLES = 12
 class Replayed:
     """One strategy: the measured run, the simulated one, and per metric all (measured, predicted) pairs.
 
-    `bands` are the 90 % bands of the time of each trajectory, (n, 2), and `predicted` the means with their bands.
+    `bands` are the 90 % bands of the time of each trajectory, (n, 2), and `predicted` the means with their bands;
+    `counters` by role what `validate.counters_server.compared` says, None where a server does not count.
     """
 
     run: RunResult
@@ -45,6 +48,7 @@ class Replayed:
     pairs: Mapping[str, tuple[tuple[float, float], ...]]
     bands: Any
     predicted: Mapping[str, Prediction]
+    counters: Mapping[str, dict[str, Any] | None]
 
     @property
     def in_band(self) -> float:
@@ -98,25 +102,32 @@ def replay(
     found = {}
     for name in names:
         progress(f"{name}: {n} trajectories, {agents} at once")
-        run = asyncio.run(_play(case, name, (weak, strong), agents, n, shift))
+        run, counted = asyncio.run(_play(case, name, (weak, strong), agents, n, shift))
         if out is not None:
             run.save(out / name)
-        found[name] = _compared(case, name, run, samples, central, shift)
+        found[name] = _compared(case, name, run, counted, samples, central, shift)
     return found
 
 
-async def _play(case: Case, name: str, urls: tuple[str, str], agents: int, n: int, shift: float) -> RunResult:
+async def _play(
+    case: Case, name: str, urls: tuple[str, str], agents: int, n: int, shift: float
+) -> tuple[RunResult, dict[str, dict[str, Any] | None]]:
     if urls[0] == FAKE:
         stage = Stage()
         lanes: dict[Role, Lane] = {role: VirtualLane(_deployment(case, role), stage) for role in Role}
-        return await stage.play(Replay(case, name, lanes, agents, shift=shift).run(n))
+        run = await stage.play(Replay(case, name, lanes, agents, shift=shift).run(n))
+        return run, {str(role): None for role in Role}
     async with AsyncExitStack() as stack:
-        lanes = {}
+        lanes, targets = {}, {}
         for role, url in zip((Role.WEAK, Role.STRONG), urls, strict=True):
-            target = HttpTarget(url)
+            target = HttpTarget(url, tell_ids=True)
             stack.push_async_callback(target.close)
-            lanes[role] = HttpLane(target)
-        return await Replay(case, name, lanes, agents, shift=shift).run(n)
+            targets[role] = Counted(target)
+            lanes[role] = HttpLane(targets[role])
+            await targets[role].begin()
+        fresh = secrets.token_hex(4)
+        run = await Replay(case, name, lanes, agents, shift=shift, salt=fresh).run(n)
+        return run, {str(role): await target.compared(_deployment(case, role)) for role, target in targets.items()}
 
 
 def _deployment(case: Case, role: Role) -> Deployment:
@@ -126,7 +137,15 @@ def _deployment(case: Case, role: Role) -> Deployment:
     return server
 
 
-def _compared(case: Case, name: str, run: RunResult, samples: int, central: Pricing, shift: float) -> Replayed:
+def _compared(
+    case: Case,
+    name: str,
+    run: RunResult,
+    counted: Mapping[str, dict[str, Any] | None],
+    samples: int,
+    central: Pricing,
+    shift: float,
+) -> Replayed:
     simulated = simulate(case, name, pricing=central, shift=shift)
     names = central_factors(case.sites)
     drawn = draw_samples(inputs(case), samples, case.scenario.run.seed)
@@ -147,14 +166,17 @@ def _compared(case: Case, name: str, run: RunResult, samples: int, central: Pric
     for metric in METRICS:
         x, y = (frame[metric].loc[at].to_numpy(dtype=float) for frame in (mine, guesses))
         pairs[metric] = tuple(zip(x.tolist(), y.tolist(), strict=True))
-        predicted[metric] = predict(float(y.mean()), times.mean(axis=1) if metric == "time_s" else [y.mean()])
-    each = [predict(y, times[:, i]) for i, (_, y) in enumerate(pairs["time_s"])]
+        predicted[metric] = predict(
+            float(y.mean()), with_residual(times.mean(axis=1)) if metric == "time_s" else [y.mean()]
+        )
+    each = [predict(y, with_residual(times[:, i])) for i, (_, y) in enumerate(pairs["time_s"])]
     return Replayed(
         run=run,
         simulated=simulated,
         pairs=pairs,
         bands=np.array([[p.low, p.high] for p in each]),
         predicted=predicted,
+        counters=counted,
     )
 
 
@@ -176,6 +198,7 @@ def document(case: Case, found: Mapping[str, Replayed]) -> dict[str, Any]:
         "in_band": {"time_s": sum(r.in_band * len(r.bands) for r in found.values()) / n},
         "phases": {s: beside(measured_phases(r.run), measured_phases(r.simulated)) for s, r in found.items()},
         "requests": {s: _requests(r) for s, r in found.items()},
+        "counters": {s: dict(r.counters) for s, r in found.items()},
         "held": None,
         "ranking": ranking({s: r.predicted["time_s"] for s, r in found.items()}, _means(found)),
         "strategies": {

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,7 +20,7 @@ from simulator.case import Case
 from simulator.effects import effect_map
 from simulator.playing import playing
 from simulator.scenario_file import to_document
-from validate.compare import METRICS, Comparison, compare, errors_of, paths
+from validate.compare import Comparison, compare, paths
 from validate.engine import ChatEngine
 from validate.fake import VirtualClock
 from validate.journal import Journal
@@ -29,7 +29,7 @@ from validate.measure import measured
 from validate.order_desk.tasks import check
 from validate.phases import beside, measured_phases, predicted_phases
 from validate.proof import Proof
-from validate.report_engines import FAKE, VLLM, engines_of
+from validate.report_engines import FAKE, VLLM, Asking, engines_of
 from validate.round import MAX_WINDOW
 from validate.session import (
     Job,
@@ -78,6 +78,7 @@ def validate(
     faults: int | None = None,
     resume: bool = False,
     shadow_tasks: int = 0,
+    asking: Asking | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Validation]:
     """Run a scenario's strategies for real and compare with the prediction.
@@ -100,6 +101,8 @@ def validate(
         Go on with the journals in `out`; without it, journals that are there are an error.
     shadow_tasks : int
         After strong-only, drafts and reviews beside so many of its tasks (`validate.shadow`).
+    asking : Asking or None
+        How real engines are asked; None: each kind its own way.
 
     Raises
     ------
@@ -123,7 +126,16 @@ def validate(
             keep = out is not None or not fake
             beside_it = shadow_tasks if name == "strong_only" else 0
             play = _Play(
-                case, name, (weak, strong), tools, folder, faults, keep_desks=keep, resume=resume, shadow=beside_it
+                case,
+                name,
+                (weak, strong),
+                tools,
+                folder,
+                faults,
+                keep_desks=keep,
+                resume=resume,
+                shadow=beside_it,
+                asking=asking or Asking(),
             )
             found[name] = asyncio.run(play.run(chosen, progress))
         return found
@@ -183,6 +195,7 @@ class _Play:
     keep_desks: bool
     resume: bool
     shadow: int
+    asking: Asking
 
     async def run(self, jobs: Sequence[Job], progress: Callable[[str], None]) -> Validation:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -193,7 +206,7 @@ class _Play:
         clock = VirtualClock(start_s) if fake else RealClock(start_s)
         played, twice = [], 0
         async with AsyncExitStack() as stack:
-            engines = await engines_of(self.case, self.urls, jobs, clock, stack)
+            engines = await engines_of(self.case, self.urls, jobs, clock, stack, self.asking)
             session = Session(self.case, self.name, engines, clock, path, faults=self.faults)
             for job in jobs:
                 done, again = await self._job(session, job)
@@ -246,54 +259,3 @@ class _Play:
                 verdicts=verdicts(journal, self.case.acceptance.value),
                 shadow=drafts,
             )
-
-
-def document(case: Case, found: Mapping[str, Validation]) -> dict[str, Any]:
-    """Everything as plain values, in the layout of the command line's JSON."""
-    compared = {n: v.comparison for n, v in found.items() if v.comparison is not None}
-    held = [v.proof for v in found.values()]
-    pairs = {m: [p for c in compared.values() for p in c.pairs[m]] for m in METRICS} if compared else {}
-    n = sum(c.n for c in compared.values())
-    return {
-        "scenario": to_document(case.scenario),
-        "measured": {n: dict(c.measured) for n, c in compared.items()},
-        "predicted": {n: {m: p.to_dict() for m, p in c.predicted.items()} for n, c in compared.items()},
-        "errors": {m: errors_of(p) for m, p in pairs.items()},
-        "in_band": {m: sum(c.in_band[m] * c.n for c in compared.values()) / n for m in pairs},
-        "held": {
-            "held": sum(p.held for p in held),
-            "accepted": sum(p.accepted for p in held),
-            "executed_before_verdict": sum(p.executed_before_verdict for p in held),
-            "lost": sum(p.lost for p in held),
-            "run_twice": sum(p.run_twice for p in held) + sum(v.changed_twice for v in found.values()),
-            "unresolved": sum(p.unresolved for p in held),
-            "stopped": sum(p.stopped for p in held),
-        },
-        "phases": {name: v.phases for name, v in found.items()},
-        "verdicts": {name: v.verdicts for name, v in found.items() if v.verdicts},
-        "shadow": next((v.shadow for v in found.values() if v.shadow), None),
-        "strategies": {name: _one(v) for name, v in found.items()},
-    }
-
-
-def _one(v: Validation) -> dict[str, Any]:
-    """One strategy's part of the document."""
-    status = Counter(p.status for p in v.played)
-    return {
-        "errors": None if v.comparison is None else {m: dict(e) for m, e in v.comparison.errors.items()},
-        "in_band": None if v.comparison is None else dict(v.comparison.in_band),
-        "pairs": {"time_s": [] if v.comparison is None else _pairs(v.comparison)},
-        "tasks": {
-            "played": len(v.played),
-            "finished": status["finished"],
-            "solved": sum(bool(p.solved) for p in v.played),
-            "resumed": sum(p.resumed for p in v.played),
-            "status": dict(sorted(status.items())),
-        },
-        "proof": asdict(v.proof),
-    }
-
-
-def _pairs(c: Comparison) -> list[list[float]]:
-    """Measured and predicted time of each task, and its band."""
-    return [[*p, *band] for p, band in zip(c.pairs["time_s"], c.bands, strict=True)]

@@ -33,6 +33,20 @@ Shadow = Annotated[
     int | None,
     typer.Option("--shadow", metavar="N", min=1, help="Drafts beside N strong-only tasks; none acts."),
 ]
+Temperature = Annotated[
+    float | None,
+    typer.Option("--temperature", min=0.0, max=2.0, help="Of real engines; default: 0 of servers, 1 of vllm:FOLDER."),
+]
+LongestText = Annotated[
+    int | None,
+    typer.Option(
+        "--longest-text",
+        metavar="CHARACTERS",
+        min=1,
+        max=100_000,
+        help="vLLM engines: hold each step to one JSON object with texts of at most this length.",
+    ),
+]
 Report = Annotated[Path | None, typer.Option("--report", help="HTML page with parity plots.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a scenario key.")]
 Calibration = Annotated[
@@ -70,6 +84,8 @@ def validate(
     replay: Replay = False,
     agents: Agents = None,
     shadow: Shadow = None,
+    temperature: Temperature = None,
+    longest_text: LongestText = None,
     report: Report = None,
     settings: Settings = None,
     calibration: Calibration = None,
@@ -82,9 +98,9 @@ def validate(
     from specroof.output import MissingError, progress_line
     from validate.engine import EngineError
     from validate.journal import JournalError
-    from validate.report import document
     from validate.report import validate as run
-    from validate.report_engines import FAKE
+    from validate.report_document import document
+    from validate.report_engines import FAKE, Asking
     from validate.session import desk_jobs
     from validate.taskfile import read_jobs
     from validate.tools import ToolFailure
@@ -95,13 +111,23 @@ def validate(
         raise InputError("--tasks goes with --tools and without --runs")
     if agents is not None and not replay:
         raise InputError("--agents goes with --replay; a run with tools plays one task after the other")
+    given: dict[str, object] = {"--temperature": temperature, "--longest-text": longest_text}
+    if FAKE in (weak, strong) and (unused := [name for name, value in given.items() if value is not None]):
+        raise InputError(f"{unused[0]} is for real engines; fake ones follow a script")
     case = prepare(load_scenario(scenario, settings or (), calibration))
     for url in (weak, strong):
         check_version(calibration, url)
     if replay:
-        unfit = {"--tools": tools, "--tasks": tasks, "--faults": faults, "--resume": resume or None, "--shadow": shadow}
-        if given := [name for name, value in unfit.items() if value is not None]:
-            raise InputError(f"{given[0]} does not go with --replay, which calls no tools and keeps no journal")
+        unfit: dict[str, object] = {
+            "--tools": tools,
+            "--tasks": tasks,
+            "--faults": faults,
+            "--resume": resume or None,
+            "--shadow": shadow,
+        }
+        unfit |= given
+        if unused := [name for name, value in unfit.items() if value is not None]:
+            raise InputError(f"{unused[0]} does not go with --replay, which calls no tools and keeps no journal")
         _emit(_replayed(case, weak, strong, strategies, agents or 1, runs or 10, output), report, as_json)
         return
     jobs = read_jobs(tasks) if tasks is not None else desk_jobs(runs or 20) if tools is None else None
@@ -117,6 +143,7 @@ def validate(
             faults=faults,
             resume=resume,
             shadow_tasks=shadow or 0,
+            asking=Asking(temperature=temperature, longest_text=longest_text),
             progress=progress_line,
         )
     except (EngineError, ToolFailure, JournalError) as error:
@@ -187,6 +214,7 @@ def _show(console: Any, result: dict[str, Any]) -> None:
     if result.get("mode") == "replay":
         order = result["ranking"]
         console.print(f"{order['ranked_right']} of {order['pairs_apart']} pairs of strategies apart are ranked right")
+        _show_counters(console, result["counters"])
         return
     for name, v in result["verdicts"].items():
         console.print(
@@ -208,3 +236,12 @@ def _show(console: Any, result: dict[str, Any]) -> None:
         t = one["tasks"]
         status = ", ".join(f"{n} {s}" for s, n in t["status"].items())
         console.print(f"{name}: {t['played']} tasks ({status}), {t['solved']} solved, {t['resumed']} resumptions")
+
+
+def _show_counters(console: Any, counters: dict[str, dict[str, Any]]) -> None:
+    from validate.counters_server import in_words
+
+    for name, roles in counters.items():
+        for role, found in roles.items():
+            if found is not None:
+                console.print(f"{name}, counters of the {role} server: {in_words(found)}", soft_wrap=True)

@@ -313,3 +313,34 @@ def test_metrics_are_what_the_counters_grew_by(url: str, script: Script) -> None
     assert second == {"prompt_tokens": 50.0, "prefix_cache_hits_tokens": 32.0}
     assert broken == {}
     assert gone == {}
+
+
+def said(text: str) -> list[object]:
+    return [piece(content=text), piece("stop"), usage()]
+
+
+def test_a_step_held_to_a_form_is_one_object_by_structured_output(url: str, script: Script) -> None:
+    """Calls are read from the text; the chat template still shows the tools; verdicts go as ever."""
+    held: dict[str, object] = {"longest_text": 16, "temperature": 1.0}
+    script.pieces = said('{"name": "get_order", "arguments": {"order_id": "17"}}')
+    call = ask(url, DRAFT, **held)
+    assert call.finish == "tool_calls"
+    assert call.tool_uses[0].arguments == {"order_id": "17"}
+    body = script.asked[-1]
+    assert (body["tool_choice"], body["temperature"]) == ("none", 1.0)
+    assert body["tools"][0]["function"]["name"] == "get_order"
+    assert body["structured_outputs"]["json"]["anyOf"][-1]["properties"]["reply"]["maxLength"] == 16
+    script.pieces = said('{"reply": "It is on its way."}')
+    assert ask(url, DRAFT, **held).text == "It is on its way."
+    script.pieces = said('{"name": "drop_tables", "arguments": {}}')
+    unknown = ask(url, DRAFT, **held)
+    assert (unknown.finish, unknown.tool_uses) == ("length", ())
+    script.pieces = said("1")
+    assert ask(url, VERIFY, **held).text == "1"
+    assert script.asked[-1]["structured_outputs"] == {"choice": ["0", "1"]}
+
+
+def test_only_vllm_can_be_held_to_a_form(url: str, script: Script) -> None:
+    script.owner = "someone"
+    with pytest.raises(InputError, match="no vLLM server"):
+        ask(url, DRAFT, longest_text=16)

@@ -117,7 +117,10 @@ def test_the_command_writes_a_page_and_one_document(run_cli, tmp_path):
     done = run_cli("validate", "llama-a100", *args, "--strategy", "strong_only", "--strategy", "spec_agent", "--json")
     assert done.code == 0, done.err
     document = json.loads(done.out)
-    assert {"measured", "predicted", "errors", "in_band", "held", "phases", "requests", "ranking"} <= set(document)
+    assert {"measured", "predicted", "errors", "in_band", "held", "phases", "requests", "ranking", "counters"} <= set(
+        document
+    )
+    assert document["counters"]["spec_agent"] == {"weak": None, "strong": None}
     assert document["errors"]["time_s"]["median_ape"] < 0.02
     assert document["mode"] == "replay"
     assert "Predicted against measured" in page.read_text(encoding="utf-8")
