@@ -34,6 +34,9 @@ def write_core(path: Path, name: str) -> Path:
 
     peak = 2 side^3 / shortest time of a bf16 product;  bandwidth = 2 bytes / shortest time of a copy (read and written)
 
+    Its power is not stated, as one core's is not measured: nothing about energy can be asked of it, and no power limit
+    slows it in a prediction.
+
     Raises
     ------
     ModuleNotFoundError
@@ -60,9 +63,8 @@ def write_core(path: Path, name: str) -> Path:
         "title": f"One core of {cpu_name()}",
         "vendor": "this machine",
         "device_class": "cpu",
-        "memory_bytes": _number(memory / 2, "half of this machine's memory: two engines share it", "measured"),
+        "memory_bytes": _number(memory / 2, "half of this machine's memory: two engines share it"),
         "bandwidth_bytes_per_s": _number(rate, f"copy of {_COPY_BYTES >> 20} MiB by one thread, read and written"),
-        "tdp_w": _number(10.0, "no counter of one core's power at hand", "assumed"),
         "peak_flops_per_s": {"bf16": _number(flops, f"bf16 product of two {_SIDE} x {_SIDE} matrices by one thread")},
     }
     try:
@@ -82,5 +84,5 @@ def _shortest_s(work: Callable[[], object]) -> float:
     return shortest_s
 
 
-def _number(value: float, source: str, tier: str = "measured") -> dict[str, Any]:
-    return {"value": float(f"{value:.4g}"), "tier": tier, "source": source}
+def _number(value: float, source: str) -> dict[str, Any]:
+    return {"value": float(f"{value:.4g}"), "tier": "measured", "source": source}
