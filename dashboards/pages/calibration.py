@@ -49,9 +49,14 @@ def layout(desk: Desk, asked: Mapping[str, str]) -> Any:
 def register(app: dash.Dash, desk: Desk) -> None:
     """Add the callbacks."""
 
-    @app.callback(Output(parts.knob(PAGE, "device"), "options"), Input(parts.knob(PAGE, "file"), "value"))
-    def devices(which: str | None) -> list[dict[str, str]]:
-        return [{"value": d, "label": d} for d in _devices(desk, str(which))]
+    @app.callback(
+        Output(parts.knob(PAGE, "device"), "options"),
+        Output(parts.knob(PAGE, "device"), "disabled"),
+        Input(parts.knob(PAGE, "file"), "value"),
+    )
+    def devices(which: str | None) -> tuple[list[dict[str, str]], bool]:
+        """The devices of a calibration; a validation has none to choose from."""
+        return [{"value": d, "label": d} for d in _devices(desk, str(which))], str(which) in _validations(desk)
 
     def answer(at: Mapping[str, Any]) -> Shown:
         which = str(at.get("file"))
