@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dashboards.swept import METRICS
 from hwprofiles.errors import InputError, ProfileError
 from simulator.study import read_study
 from simulator.sweep import frame_of
@@ -50,6 +51,8 @@ def read_sweep(path: Path) -> SavedSweep:
     found = _of_study(path) if path.suffix.lower() == ".sqlite" else _of_rows(path)
     if found.frame.empty or not found.varied:
         raise InputError(f"{path}: no cell of this sweep is done")
+    if not found.frame[[c for c in column_names() if c in METRICS]].notna().any(axis=None):
+        raise InputError(f"{path}: no cell of this sweep has a figure")
     if len(found.frame) > MOST_ROWS:
         raise InputError(f"{path}: {len(found.frame):,} rows; at most {MOST_ROWS:,} are shown")
     return found
@@ -86,6 +89,5 @@ def _of_rows(path: Path) -> SavedSweep:
     except ValueError as error:
         raise ProfileError(f"{path}: not what `specroof sweep -o` writes: {error}") from None
     columns = [str(c) for c in frame.columns]
-    return SavedSweep(
-        label=path.name, varied=tuple(columns[columns.index("cell") + 1 : columns.index("strategy")]), frame=frame
-    )
+    between = columns[columns.index("cell") + 1 : columns.index("strategy")]
+    return SavedSweep(label=path.name, varied=tuple(c for c in between if c not in column_names()), frame=frame)

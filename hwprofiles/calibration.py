@@ -24,6 +24,9 @@ _FOLDER = Path(__file__).parent / "data" / "efficiency"
 BUNDLED = _FOLDER / "fitted.toml"
 """The fit of data-centre GPUs; without a path a calibration is this file on top of that of edge devices."""
 BUNDLED_EDGE = _FOLDER / "fitted_edge.toml"
+_ENGINE_TIMES = ("host_step_s", "host_seq_s", "request_s", "request_token_s")
+_LEAST_EIGENVALUE = -1e-2
+"""Rounding of what was written may push one a little below 0."""
 STALE_DAYS = 180
 """Age from which a calibration is called stale: engines change what a step costs about twice a year."""
 
@@ -62,26 +65,41 @@ def correlations(path: Path, device: str) -> Correlations | None:
     Raises
     ------
     ProfileError
-        They are no correlations: an unknown or repeated name, rows of another length, or a number beyond -1 .. 1.
+        They are no correlations: an unknown or repeated name, rows of another length, a number beyond -1 .. 1, a matrix
+        that no factors can have, or those of a device without factors.
     """
     document, file = read_toml(path, "calibration file")
-    every = document.get("correlations", {})
-    if not isinstance(every, dict) or device not in every:
+    if "correlations" not in document:
         return None
-    table = Table(document, file, "", document).table("correlations", every).table(device, ("names", "lower"))
+    owners = {key.split("/")[0]: 0 for key in document.get("factors", {})}
+    every = Table(document, file, "", document).table("correlations", owners)
+    if device not in every.data:
+        return None
+    table = every.table(device, ("names", "lower"))
     names, lower = table.data.get("names"), table.data.get("lower")
-    known = {*FACTOR_NAMES, *(name for engine in document.get("engines", {}).values() for name in engine)}
+    known = {*FACTOR_NAMES, *_ENGINE_TIMES}
     if not isinstance(names, list) or len(set(map(str, names))) < len(names) or not set(map(str, names)) <= known:
         raise table.wrong("names", "a list of different factors")
     if not isinstance(lower, list) or [len(r) if isinstance(r, list) else -1 for r in lower] != [
         i + 1 for i in range(len(names))
     ]:
         raise table.wrong("lower", "rows of 1, 2, 3 ... numbers, one row for each name")
-    values = [[float(v) if isinstance(v, int | float) else math.nan for v in row] for row in lower]
+    values = [[float(v) if type(v) in (int, float) else math.nan for v in row] for row in lower]
     if not all(-1.0 <= v <= 1.0 for row in values for v in row) or any(row[-1] != 1.0 for row in values):
         raise table.wrong("lower", "correlations from -1 to 1, each row ending with 1")
+    _must_be_possible(table, values)
     whole = tuple(tuple(values[max(i, j)][min(i, j)] for j in range(len(names))) for i in range(len(names)))
-    return Correlations(names=tuple(names), matrix=whole)
+    return Correlations(device=device, names=tuple(names), matrix=whole)
+
+
+def _must_be_possible(table: Table, lower: list[list[float]]) -> None:
+    import numpy as np
+
+    half = np.zeros((len(lower), len(lower)))
+    for i, row in enumerate(lower):
+        half[i, : i + 1] = row
+    if len(lower) and np.linalg.eigvalsh(half + half.T - np.eye(len(lower))).min() < _LEAST_EIGENVALUE:
+        raise table.wrong("lower", "correlations that some factors can have (no negative eigenvalue)")
 
 
 def fitted_devices(path: Path | None = None) -> frozenset[str]:

@@ -90,8 +90,9 @@ class Factor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correlations:
-    """How what is known of some factors hangs together: `matrix` (n, n) of the factors `names`, engine's included."""
+    """How what is known of some factors of a device hangs together: `matrix` (n, n) of `names`, engine's included."""
 
+    device: str
     names: tuple[str, ...]
     matrix: tuple[tuple[float, ...], ...]
 

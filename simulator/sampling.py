@@ -46,7 +46,11 @@ class Input:
 
 def inputs(case: Case) -> tuple[Input, ...]:
     """Every input that carries a tier: factors of devices, engines and APIs, the link, behaviour and hazards."""
-    return tuple({i.name: i for i in _inputs(case)}.values())
+    found: dict[str, Input] = {}
+    for i in _inputs(case):  # roles share a name; the one whose calibration knows of correlations speaks for both
+        if i.name not in found or found[i.name].joint is None:
+            found[i.name] = i
+    return tuple(found.values())
 
 
 def _inputs(case: Case) -> Iterator[Input]:

@@ -34,7 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
     except InputError as error:
         sys.stderr.write(f"specroof: error: {error}\n")
         return 2
-    except (EngineError, ModuleNotFoundError) as error:
+    except ModuleNotFoundError as error:
+        sys.stderr.write(f"specroof: error: {error}; `make validate` installs it beside the rest\n")
+        return 3
+    except EngineError as error:
         sys.stderr.write(f"specroof: error: {error}\n")
         return 3
     sys.stdout.write(told(found.result))

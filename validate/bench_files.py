@@ -54,6 +54,8 @@ def read_bench(path: Path, hardware: str, n_devices: int, model: str | None, wei
             found.append(read())
         except OpenLoop as error:
             refused.append(error)
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            raise ProfileError(f"{path}: not laid out as its client lays results out ({error})") from None
     if refused and not found:
         raise refused[0]
     rows: list[Row] = []

@@ -17,7 +17,7 @@ import numpy as np
 
 from costmodel.deployment import Deployment
 from costmodel.engines import ENGINE_FACTORS
-from hwprofiles.calibration import measured_factors
+from hwprofiles.calibration import correlations, engine_factors, measured_factors
 from hwprofiles.errors import InputError
 from validate.calibrate import Fitted
 from validate.calibrate_probe import ServerFacts
@@ -86,15 +86,38 @@ def _before(onto: Path | None) -> dict[str, Any]:
     """An earlier calibration file, read strictly."""
     if onto is None:
         return {}
-    measured_factors(onto)
-    return tomllib.loads(onto.read_text(encoding="utf-8"))
+    found = measured_factors(onto)
+    document = tomllib.loads(onto.read_text(encoding="utf-8"))
+    if document.get("extends") != "bundled":
+        raise InputError(
+            f'{onto} stands alone, and what is measured now is laid over the bundled fit; add extends = "bundled" to it'
+        )
+    for name in ("engines", "correlations", "server"):
+        if not isinstance(document.get(name, {}), dict):
+            raise InputError(f"{onto}: {name} must be a table, got {document[name]!r:.40}")
+    for name in document.get("engines", {}):
+        engine_factors(name, ENGINE_FACTORS, onto, "")
+    for device in found:
+        correlations(onto, device)
+    return document
+
+
+def check_onto(onto: Path | None) -> None:
+    """Read an earlier calibration before anything is measured; raises as `document`."""
+    _before(onto)
 
 
 def _engine(before: Mapping[str, Any], dep: Deployment, times: Mapping[str, Any]) -> dict[str, Any]:
     """The table of an engine: the times measured now, and each device's own where there are several."""
     name, earlier = dep.hardware.name, before.get("engines", {}).get(dep.engine.name, {})
     on = dict(earlier.get("on", {}))
-    first = before.get("server", {}).get("device")
+    devices = {key.split("/")[0] for key in before.get("factors", {}) if not key.startswith("class:")}
+    first = before.get("server", {}).get("device") or (devices.pop() if len(devices) == 1 else None)
+    if not on and earlier and first is None:
+        raise InputError(
+            f"the earlier calibration does not say on which device it timed {dep.engine.name}; put those times "
+            f'under [engines."{dep.engine.name}".on."DEVICE"]'
+        )
     if not on and earlier and first is not None:
         on = {first: {key: value for key, value in earlier.items() if key != "on"}}
     on[name] = dict(times)

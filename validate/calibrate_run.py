@@ -17,6 +17,7 @@ from validate.calibrate_prior import prior
 from validate.calibrate_probe import Prober, Sample, ServerFacts, Target, arrays, limits
 from validate.calibrate_tables import evidence_of
 from validate.design import Limits, candidates, choose
+from validate.engine import EngineError
 from validate.held_out import checked, random_points
 
 _ANY = Limits(max_model_tokens=40_000, kv_tokens=400_000)
@@ -87,7 +88,10 @@ async def calibrate_target(
     found = await asyncio.to_thread(calibrate_samples, [(dep, samples)], facts, notes)
     if not check:
         return found
-    others, more = await prober.measure(random_points(room, check, seed), budget_s, progress)
+    try:
+        others, more = await prober.measure(random_points(room, check, seed), budget_s, progress)
+    except EngineError as error:
+        return replace(found, notes=[*found.notes, f"the fit is not checked on other points: {error}"])
     return replace(found, check=checked(dep, found.fitted, others), notes=[*found.notes, *more])
 
 

@@ -100,9 +100,12 @@ class HttpTarget:
     def __init__(
         self, base_url: str, model: str | None = None, timeout_s: float = 600.0, *, tell_ids: bool = False
     ) -> None:
-        place = urlsplit(base_url)
+        try:
+            place = urlsplit(base_url)
+        except ValueError as error:
+            raise InputError(f"{base_url!r} is no URL of a server: {error}") from None
         if place.scheme not in ("http", "https") or not place.hostname:
-            raise InputError(f"--endpoint must begin with http:// or https:// and name a host, got {base_url!r}")
+            raise InputError(f"a server's URL must begin with http:// or https:// and name a host, got {base_url!r}")
         import openai
 
         self.url = base_url.rstrip("/")
@@ -117,11 +120,12 @@ class HttpTarget:
         return time.perf_counter()
 
     def _ask_facts(self, model: str | None) -> ServerFacts:
-        listed = _json(get_page(f"{self.url}/models", 10.0)).get("data") or [{}]
-        entry = next((e for e in listed if isinstance(e, dict) and e.get("id") == model), listed[0])
+        data = _json(get_page(f"{self.url}/models", 10.0)).get("data")
+        listed = [e for e in data if isinstance(e, dict)] if isinstance(data, list) else []
+        entry = next((e for e in listed if e.get("id") == model), listed[0] if listed else {})
         name = model or entry.get("id")
         if not isinstance(name, str):
-            raise EngineError(f"{self.url} lists no model (is it running?); name one with --served-model")
+            raise EngineError(f"{self.url} lists no model; is it running, and is it served under its /v1?")
         cache = labels(get_page(f"{self.root}/metrics", 10.0), "vllm:cache_config_info")
         longest = entry.get("max_model_len")
         return ServerFacts(
@@ -170,7 +174,10 @@ class HttpTarget:
                 **common, messages=messages, max_tokens=output_tokens
             )
         async with call as answer:
-            return await self._read(answer, sent_s, len(prompt))
+            try:
+                return await self._read(answer, sent_s, len(prompt))
+            except (AttributeError, LookupError, TypeError) as error:
+                raise ValueError(f"an answer that is not laid out as one ({one_line(error)})") from error
 
     async def _read(self, answer: Any, sent_s: float, n_prompt: int) -> Timed:
         """Note when pieces come; they are only parsed afterwards, so that reading costs next to nothing."""

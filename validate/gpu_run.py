@@ -120,6 +120,10 @@ def main(arguments: list[str] | None = None) -> int:
             raise InputError(f"--budget must be at least {_LEAST_S:g}s, got {given.budget}")
         machine = find_machine()
         engine = _engine(given.engine, machine.details.get("vllm"))
+        if engine == "torch" and (given.settings or given.eager):
+            raise InputError("--set and --eager have no effect in torch alone, which plays no replay and has no server")
+        if wrong := [text for text in given.settings if "=" not in text]:
+            raise InputError(f"--set must be KEY=VALUE, got {wrong[0]!r:.80}")
         device = profile_of(machine, given.hardware)
         job = Job(
             out=given.out.absolute(),

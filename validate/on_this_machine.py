@@ -109,7 +109,10 @@ def run(out: Path, amounts: Amounts) -> Ran:
     machine = find_machine()
     if (out / "result.json").exists():
         raise InputError(f"{out} holds another run; name a folder of its own with -o")
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{str(out)!r} cannot be written: {error.strerror or error}") from None
     _say("two models with random weights, and the peaks of one core")
     _models(out)
     for role in ROLES:

@@ -72,7 +72,10 @@ class OpenAIServer:
         tries: int = 4,
         pause_s: float = 1.0,
     ) -> None:
-        place = urlsplit(base_url)
+        try:
+            place = urlsplit(base_url)
+        except ValueError as error:
+            raise InputError(f"{base_url!r} is no URL of a server: {error}") from None
         if place.scheme not in ("http", "https") or not place.hostname:
             raise InputError(f"an engine's URL must begin with http:// or https:// and name a host, got {base_url!r}")
         if tries < 1:

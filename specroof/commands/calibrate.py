@@ -48,7 +48,9 @@ def calibrate(
     served_model: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name to ask the server for; default: the first it lists.")
     ] = None,
-    budget: Annotated[str, typer.Option(help="Time for measuring: 90s, 15min, 1h.")] = "15min",
+    budget: Annotated[
+        str | None, typer.Option(help="With --endpoint: time for measuring: 90s, 15min, 1h; default 15min.")
+    ] = None,
     check: Annotated[
         int | None,
         typer.Option(
@@ -67,10 +69,16 @@ def calibrate(
         if value
     ]
     must_be_writable(output)
+    if onto is not None:
+        from validate.calibrate_file import check_onto
+
+        check_onto(onto)
     if len(given) != 1:
         raise InputError(f"give one of --endpoint, --measurements and --bench, got {' and '.join(given) or 'none'}")
     if endpoint is None and served_model is not None:
         raise InputError("--served-model goes with --endpoint")
+    if endpoint is None and budget is not None:
+        raise InputError("--budget goes with --endpoint: nothing of a table has to be measured")
     if endpoint is None and check is not None:
         raise InputError("--check goes with --endpoint: a table has no further points to time")
     options = {
@@ -80,7 +88,7 @@ def calibrate(
         "chunk_tokens": chunk_tokens,
     }
     if endpoint is not None:
-        found = _live(endpoint, served_model, model, hardware, options, seconds_of(budget), check or 0)
+        found = _live(endpoint, served_model, model, hardware, options, seconds_of(budget or "15min"), check or 0)
     else:
         found = _filed(measurements, bench or [], model, hardware, options)
     result = _written(found, output, onto, f"specroof calibrate {given[0]}")

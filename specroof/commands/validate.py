@@ -95,7 +95,7 @@ def validate(
     from hwprofiles.errors import InputError
     from simulator.case import prepare
     from simulator.scenario_file import load_scenario
-    from specroof.output import MissingError, progress_line
+    from specroof.output import MissingError, must_be_writable, progress_line
     from validate.engine import EngineError
     from validate.journal import JournalError
     from validate.report import validate as run
@@ -105,6 +105,8 @@ def validate(
     from validate.taskfile import read_jobs
     from validate.tools import ToolFailure
 
+    if report is not None:
+        must_be_writable(report)
     if resume and output is None:
         raise InputError("--resume needs -o, the folder with the journals")
     if tasks is not None and (tools is None or runs is not None):

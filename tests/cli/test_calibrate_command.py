@@ -168,3 +168,31 @@ def test_a_server_that_is_not_there_is_exit_3(run_cli, tmp_path):
     )
     assert outcome.code == 3
     assert len(outcome.err.strip().splitlines()) == 1
+
+
+def test_what_cannot_be_used_is_said_before_anything_is_measured(run_cli, tmp_path):
+    """Nobody answers at port 1: what comes first is the fault of the command line."""
+    live = ("calibrate", "--endpoint", "http://127.0.0.1:1/v1", "--hardware", "h200", "-o", tmp_path / "o.toml")
+    alone = tmp_path / "alone.toml"
+    alone.write_text('[factors."a100"]\ngemm_compute = 0.5\n')
+    for onto, words in ((tmp_path / "none.toml", "none.toml"), (alone, "stands alone")):
+        outcome = run_cli(*live, "--onto", onto)
+        assert outcome.code == 2
+        assert words in outcome.err
+    for text in ("[engines]\nvllm-v1=3", 'correlations="x"', 'server="x"', '[engines."vllm-v1"]\non=3'):
+        head, _, table = text.partition("[")
+        odd = tmp_path / "odd.toml"
+        body = '\n[factors."a100"]\ngemm_compute = 0.5\n'
+        odd.write_text(f'extends = "bundled"\n{head}{body}' + (f"[{table}" if table else ""))
+        assert run_cli(*live, "--onto", odd).code == 2, text
+    assert (
+        run_cli("calibrate", "--endpoint", "http://[::1/v1", "--hardware", "h200", "-o", tmp_path / "o.toml").code == 2
+    )
+
+
+def test_a_budget_without_a_server_has_no_effect_and_is_refused(run_cli, tmp_path):
+    table = tmp_path / "m.csv"
+    table.write_text("x")
+    outcome = run_cli("calibrate", "--measurements", table, "--budget", "1h", "-o", tmp_path / "o.toml")
+    assert outcome.code == 2
+    assert "--budget goes with --endpoint" in outcome.err

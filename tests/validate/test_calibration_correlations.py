@@ -108,3 +108,51 @@ def test_a_file_written_anew_is_read_anew(tmp_path: Path):
     for value in (1e-6, 2e-6):
         file.write_text(tomli_w.dumps({"extends": "bundled", "factors": {"h200": {"gemm_s": value}}}))
         assert deploy(MODEL, "h200", calibration=file).efficiency.factors["gemm_s"].value == value
+
+
+def test_roles_in_either_order_keep_the_correlations_and_devices_stay_apart(tmp_path: Path):
+    """A device measured alone shares its engine's times with an unmeasured one; two measured ones share nothing."""
+    from simulator.case import prepare
+    from simulator.sampling import inputs
+    from simulator.scenario_file import load_scenario
+
+    both = {"names": ["gemm_s", "host_step_s"], "lower": [[1.0], [-0.9, 1.0]]}
+    bands = {"gemm_s": {"value": 3e-6, "low": 1e-6, "high": 9e-6}}
+    times = {"host_step_s": {"value": 2e-3, "low": 1e-3, "high": 4e-3}}
+    one = {
+        "extends": "bundled",
+        "factors": {"h200": bands},
+        "engines": {"vllm-v1": times},
+        "correlations": {"h200": both},
+    }
+    two = {
+        "extends": "bundled",
+        "factors": {"h200": bands, "b200": bands},
+        "engines": {"vllm-v1": {**times, "on": {"h200": times, "b200": times}}},
+        "correlations": {"h200": both, "b200": both},
+    }
+
+    def rho(content, weak, strong, a, b):
+        file = tmp_path / f"{weak}-{strong}-{len(content['factors'])}.toml"
+        file.write_text(tomli_w.dumps(content))
+        case = prepare(load_scenario("llama-a100", (f"weak.hardware={weak}", f"strong.hardware={strong}"), file))
+        samples = draw_samples(inputs(case), 1024, 0)
+        return np.corrcoef(np.log(samples[a]), np.log(samples[b]))[0, 1]
+
+    for weak, strong in (("h200", "b200"), ("b200", "h200"), ("h200", "h200")):
+        assert rho(one, weak, strong, "h200.gemm_s", "vllm-v1.host_step_s") < -0.85
+    assert abs(rho(two, "h200", "b200", "h200.gemm_s", "b200.gemm_s")) < 0.1
+    assert rho(two, "h200", "b200", "b200.gemm_s", "vllm-v1@b200.host_step_s") < -0.85
+
+
+def test_an_impossible_matrix_and_correlations_of_no_device_are_refused(tmp_path: Path):
+    names = ["gemm_s", "gemm_fill_k", "gemm_fill_n"]
+    lower = [[1.0], [0.99, 1.0], [0.99, -0.99, 1.0]]
+    head = {"extends": "bundled", "factors": {"h200": {"gemm_s": 1e-6}}}
+    file = tmp_path / "c.toml"
+    file.write_text(tomli_w.dumps({**head, "correlations": {"h200": {"names": names, "lower": lower}}}))
+    with pytest.raises(ProfileError, match="that some factors can have"):
+        correlations(file, "h200")
+    file.write_text(tomli_w.dumps({**head, "correlations": {"h20O": {"names": ["gemm_s"], "lower": [[1.0]]}}}))
+    with pytest.raises(ProfileError, match="h20O"):
+        correlations(file, "h200")
