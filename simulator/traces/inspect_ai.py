@@ -60,6 +60,9 @@ def _archive(source: TraceFile, warnings: Warnings) -> Iterator[RawTrajectory]:
     try:
         with zipfile.ZipFile(source.path) as archive:
             names = archive.namelist()
+            packed_bytes = sum(info.compress_size for info in archive.infolist())
+        if len(set(names)) < len(names) or packed_bytes > source.path.stat().st_size:
+            raise InputError(f"{source.name}: members of the archive overlap, which no log's do")
         samples = [n for n in names if n.startswith("samples/") and n.endswith(".json")]
         if not samples:
             raise InputError(f"{source.name}: the archive holds no samples/*.json, so it is no Inspect log")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import zipfile
 from pathlib import Path
@@ -169,6 +170,20 @@ def test_inspect_logs_in_their_archive(tmp_path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("other.txt", "x")
     with pytest.raises(InputError, match="no Inspect log"):
+        read_trace(path)
+
+
+def test_members_of_an_archive_that_share_their_bytes_are_refused(tmp_path):
+    """Many entries over one packed member would be unpacked once each."""
+    log = json.loads((DATA / "inspect_ai.json").read_text())
+    path = tmp_path / "x.eval"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("samples/1_epoch_1.json", json.dumps(log["samples"][0]))
+        for number in range(2, 9):
+            again = copy.copy(archive.filelist[0])
+            again.filename = f"samples/{number}_epoch_1.json"
+            archive.filelist.append(again)
+    with pytest.raises(InputError, match="overlap"):
         read_trace(path)
 
 
