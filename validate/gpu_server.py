@@ -8,9 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -95,22 +96,28 @@ class Server:
         """
         begun_s = time.monotonic()
         self._sink = self.log.open("wb")
-        self._child = subprocess.Popen(
-            self.argv,
-            stdin=subprocess.DEVNULL,
-            stdout=self._sink,
-            stderr=subprocess.STDOUT,
-            env=self.environment,
-            start_new_session=True,
-        )
+        child = self._launch()
         while (passed_s := time.monotonic() - begun_s) < within_s:
-            if self._child.poll() is not None:
-                raise EngineError(f"the server ended with status {self._child.returncode}: {last_words(self.log)}")
+            if child.poll() is not None:
+                raise EngineError(f"the server ended with status {child.returncode}: {last_words(self.log)}")
             if self._answers():
                 return time.monotonic() - begun_s
             progress(f"waiting for {' '.join(self.argv[1:5])}: {passed_s:.0f} of {within_s:.0f} s")
             time.sleep(_POLL_S)
         raise EngineError(f"the server was not ready within {within_s:.0f} s; it last said: {last_words(self.log)}")
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        """Start the child and know it: a signal that comes meanwhile is handled just after."""
+        with _signals_later():
+            self._child = subprocess.Popen(
+                self.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=self._sink,
+                stderr=subprocess.STDOUT,
+                env=self.environment,
+                start_new_session=True,
+            )
+        return self._child
 
     def stop(self, grace_s: float = _STOP_S) -> None:
         """Stop it and whatever it started, by force after `grace_s`; one that never started or has ended is fine."""
@@ -140,6 +147,24 @@ class Server:
                 return bool(answer.status == 200)
         except (URLError, OSError):
             return False
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Hold back what would interrupt the main thread (no other is ever interrupted) until the end of the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    held = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    before = {number: signal.signal(number, lambda got, _frame: came.append(got)) for number in held}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for late in came:
+        signal.raise_signal(late)
 
 
 def last_words(log: Path) -> str:
