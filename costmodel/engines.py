@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
+from hwprofiles.calibration import ENGINE_TIMES
 from hwprofiles.efficiency import Factor
 from hwprofiles.errors import unknown_name
 
-ENGINE_FACTORS: tuple[str, ...] = ("host_step_s", "host_seq_s", "request_s", "request_token_s")
+ENGINE_FACTORS: tuple[str, ...] = ENGINE_TIMES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,8 @@ _FOLDER = Path(__file__).parent / "data" / "efficiency"
 BUNDLED = _FOLDER / "fitted.toml"
 """The fit of data-centre GPUs; without a path a calibration is this file on top of that of edge devices."""
 BUNDLED_EDGE = _FOLDER / "fitted_edge.toml"
-_ENGINE_TIMES = ("host_step_s", "host_seq_s", "request_s", "request_token_s")
+ENGINE_TIMES = ("host_step_s", "host_seq_s", "request_s", "request_token_s")
+"""Factors of an engine, whatever it runs on."""
 _LEAST_EIGENVALUE = -1e-2
 """Rounding of what was written may push one a little below 0."""
 STALE_DAYS = 180
@@ -77,7 +78,7 @@ def correlations(path: Path, device: str) -> Correlations | None:
         return None
     table = every.table(device, ("names", "lower"))
     names, lower = table.data.get("names"), table.data.get("lower")
-    known = {*FACTOR_NAMES, *_ENGINE_TIMES}
+    known = {*FACTOR_NAMES, *ENGINE_TIMES}
     if not isinstance(names, list) or len(set(map(str, names))) < len(names) or not set(map(str, names)) <= known:
         raise table.wrong("names", "a list of different factors")
     if not isinstance(lower, list) or [len(r) if isinstance(r, list) else -1 for r in lower] != [

@@ -20,15 +20,16 @@ from hwprofiles.errors import InputError
 from simulator.case import Case
 from simulator.playing import playing
 from simulator.sampling import draw_samples, inputs
+from validate.design import SIGMA
 from validate.journal import Journal
 
 METRICS: tuple[str, ...] = ("time_s", "strong_output_tokens", "weak_output_tokens", "requests")
 """What is compared, per finished task."""
 
 _SAMPLES = 16
-RESIDUAL = 0.04
+RESIDUAL = SIGMA
 """Standard deviation of log(measured / predicted) under the right factors: what the step model misses on a device that
-it was calibrated on, as `validate.design.SIGMA` (fitted: median errors of 2 to 4 % on points outside the fit)."""
+it was calibrated on, the noise that a calibration grants each of its points."""
 _NODES = (np.arange(9) + 0.5) / 9
 
 

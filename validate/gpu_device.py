@@ -7,7 +7,6 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from hwprofiles.errors import InputError, nearest
 from hwprofiles.hardware import Hardware
 from hwprofiles.load import hardware
+from validate.cpu_device import cpu_name
 
 PROFILES = {
     "NVIDIA H200": "h200",
@@ -100,7 +100,7 @@ def find_machine() -> Machine:
         "vllm": vllm_version(),
     }
     if not cuda:
-        return Machine(device=_cpu_name(), cuda=False, memory_bytes=None, details=details)
+        return Machine(device=cpu_name(), cuda=False, memory_bytes=None, details=details)
     memory = int(torch.cuda.get_device_properties(0).total_memory)
     name = str(torch.cuda.get_device_name(0))
     return Machine(device=name, cuda=True, memory_bytes=memory, details={**details, **_driver()})
@@ -173,12 +173,3 @@ def _driver() -> dict[str, str | None]:
         return {}
     cells = [cell.strip() for cell in said.strip().splitlines()[0].split(",")] if said.strip() else []
     return dict(zip(_QUERY, cells, strict=False))
-
-
-def _cpu_name() -> str:
-    if sys.platform == "linux":
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
-            for line in lines:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
